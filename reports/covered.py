@@ -16,6 +16,10 @@ COVERAGE = "Coverage"
 NOT_REACHED = "Not reached"
 """The title of `not_reached`."""
 
+BLIND = "Blind shares"
+BLIND_NOTE = "In which part of a backend's cases all that a check may report would be called known."
+"""The title of `blind`, and what it says."""
+
 EVERYWHERE = "on each side"
 
 MOST_REASONS = 4
@@ -65,6 +69,16 @@ def not_reached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKN
     return pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
 
 
+def blind(coverage: Coverage) -> pd.DataFrame:
+    """The blind shares in percent, of every backend and check that has one."""
+    rows = [
+        {"backend": row.backend, "check": row.check, "blind %": round(100 * row.share, 1), "cases": row.cases}
+        for row in coverage.blind.rows()
+        if row.share
+    ]
+    return pd.DataFrame(rows, columns=["backend", "check", "blind %", "cases"])
+
+
 def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     """The tables with their titles; none where nothing was recorded, as by earlier versions."""
     coverage = together(t.coverage.values())
@@ -83,6 +97,8 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
         "What no side reached, and why; `difftest coverage --json` names all.",
         not_reached(coverage, t.lacks, entries),
     )
+    if len(table := blind(coverage)):
+        yield Section(BLIND, BLIND_NOTE, table)
 
 
 def at_a_glance(shown: Iterable[Section]) -> Iterator[Section]:

@@ -44,6 +44,7 @@ class Report:
     end every run of a backend. `kept` is what lies in the findings' folders, by
     fingerprint, `folder` the output folder as commands name it, and `called` what users call each backend.
     `entries` are what cases are generated from, so that the coverage has a number to stand beside.
+    `warning` says which entries of the ledger expire soon; empty where none does.
     `curves` are the losses of the cases that findings of wrong numbers are about, and of those in `longest`,
     the last campaign's cases of the most steps.
 
@@ -61,6 +62,7 @@ class Report:
     folder: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
     entries: Entries = UNKNOWN
+    warning: str = ""
     longest: tuple[str, ...] = ()
     curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
 
@@ -200,6 +202,7 @@ def build(  # noqa: PLR0913  as `reports.write.write`
         folder=str(out),
         called=called,
         entries=entries,
+        warning=known_faults.warning(utc_today()),
     )
     longest = _longest(report)
     shown = {finding.case for finding in findings if finding.divergence.ratio is not None}

@@ -81,6 +81,15 @@ def test_a_gradient_with_one_element_that_does_not_fit_has_no_named_damage(
     assert not of_gradient(value)
 
 
+@pytest.mark.parametrize(("wrong", "word"), [(1, ""), (2, ""), (3, SCALED), (6, SCALED)])
+def test_a_factor_that_rounding_hides_from_most_elements_names_no_damage(wrong: int, word: str) -> None:
+    """A constant near 1 fits a tensor of which one element alone is off by more than rounding."""
+    expected, floors = np.ones(6), np.full(6, 1.0)
+    floors[:wrong] = NOISE
+    shown = nature(expected, floors, held(1.0001 * expected, Replicate()), MESH, output=False)
+    assert shown == word
+
+
 def test_an_output_that_is_right_on_the_first_rank_alone_is_named() -> None:
     expected = truth(8, 3)
     value = expected + 1.0

@@ -204,8 +204,9 @@ def test_the_documented_faults_match_entries_and_similar_ones_do_not() -> None:
     assert entry
     assert entry.upstream.endswith("pytorch/xla/issues/8534")
     assert ledger.entry(replace(failed, detail="RuntimeError: else"), EVEN, TODAY) is None
-    clipped = shown("torch_dtensor", "parameters")
+    clipped = shown("torch_dtensor", "parameters", predicted=("another_norm",))
     assert ledger.entry(clipped, EVEN, TODAY)
+    assert ledger.entry(replace(clipped, predicted=()), EVEN, TODAY) is None
     assert ledger.entry(clipped, UNEVEN, TODAY) is None
 
 
@@ -221,24 +222,26 @@ def test_no_entry_matches_a_wrong_number_in_a_plain_case(check: str) -> None:
 
 
 def test_a_forgotten_epsilon_may_show_only_in_one_element_of_a_gradient() -> None:
-    detail = "step 0, backward, 0.weight: 1 / 4 elements (25.0%) differ; x"
-    one = shown("torch_dtensor", "gradients", detail=detail, nature="times a constant")
+    detail = "step 0, backward, 0.weight: 1 / 4 elements (25.0%) differ; greatest 9e-08, 11.6 x"
+    one = shown("torch_dtensor", "gradients", detail=detail, nature="")
     assert read_ledger().entry(one, NORMED, TODAY)
     assert read_ledger().entry(one, PLAIN, TODAY) is None
     assert read_ledger().entry(replace(one, detail=detail.replace("1 / 4", "4 / 4")), NORMED, TODAY) is None
     assert read_ledger().entry(replace(one, nature="negated"), NORMED, TODAY) is None
+    assert read_ledger().entry(replace(one, detail=detail.replace("9e-08", "0.09")), NORMED, TODAY) is None
 
 
 def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
     wrong = [
-        shown("torch_dtensor", "loss", detail=f"step 0, forward, {tensor}: x")
-        for tensor in ("output", "loss")
+        shown("torch_dtensor", "loss", detail=f"step 0, forward, {tensor}: x", predicted=(model,))
+        for tensor, model in (("output", "lost_epsilon"), ("loss", "mean_of_shards"))
     ]
     entries = [read_ledger().entry(one, NORMED, TODAY) for one in wrong]
     assert ["rms_norm" in (entry.upstream if entry else "") for entry in entries] == [True, False]
     assert entries[1]
     assert entries[1].upstream.endswith("162692")
+    assert [read_ledger().entry(replace(one, predicted=()), NORMED, TODAY) for one in wrong] == [None, None]
 
 
 def concluded(out: Path, tally: Tally, fail_on: FailOn = "new") -> int:
@@ -328,7 +331,7 @@ def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
 
 
 TIED = (Embedding(vocabulary=5, width=4), Linear(inputs=4, outputs=5, bias=False, tied=True))
-SUM = (Collective(operation="all_reduce", width=4, mesh=(2,)), Linear(inputs=4, outputs=2))
+SUM = (Collective(operation="all_reduce", width=4, mesh=(2,), factor=0.5), Linear(inputs=4, outputs=2))
 SEGFAULT = "step 0, backward, rank 1: SIGSEGV: Fatal Python error: Segmentation fault"
 
 
@@ -366,15 +369,16 @@ SEGFAULT = "step 0, backward, rank 1: SIGSEGV: Fatal Python error: Segmentation 
                 "xla_annotated",
                 "gradients",
                 detail="step 1, backward, 0.weight: x",
-                nature="after the first step",
+                nature="times a constant, after the first step",
+                predicted=("untrained",),
             ),
-            {"detail": "step 0, backward, 0.weight: x"},
+            {"predicted": ()},
         ),
         (
             "optimizer_before",
             a_case(),
-            shown("xla_annotated", "loss", detail="step 1, forward, output: x"),
-            {"detail": "step 0, forward, output: x"},
+            shown("xla_annotated", "loss", detail="step 1, forward, output: x", predicted=("untrained",)),
+            {"predicted": ()},
         ),
         (
             "optimizer_before",
@@ -409,6 +413,10 @@ def test_integers_are_rounded_by_collectives_alone() -> None:
     spelled = a_case(fed=Data(batch=4, regime="exact"), spelling=Spelling(integers=True))
     wrong = shown("xla_replica", "loss", detail="step 0, forward, output: x")
     assert read_ledger().entry(wrong, spelled, TODAY) is None
+    whole = a_case(
+        (replace(SUM[0], factor=2.0), SUM[1]), fed=Data(batch=4, regime="exact"), spelling=spelled.spelling
+    )
+    assert read_ledger().entry(wrong, whole, TODAY) is None, "a whole factor is not rounded"
 
 
 def test_a_fault_that_ends_every_run_needs_a_backend_and_an_exact_cause() -> None:

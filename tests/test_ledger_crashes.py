@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 from shown_operators import cut, entry, failed
 
+from difftest.cases.options import Act, Start
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
@@ -12,6 +13,7 @@ READS_SHARDS = "torch_xla::ShardingUtil::GetShardReplicaAndIndicesForDevices"
 EXECUTES = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
 
 
+LATE = Start(acts=("device", "spmd", "mesh", "seed"))
 SEGMENTATION = "Fatal Python error: Segmentation fault"
 
 
@@ -40,7 +42,17 @@ def test_a_segmentation_fault_is_known_by_the_function(
     backend: str, operator: str, function: str, *, known: bool
 ) -> None:
     shown = crashed(backend, "SIGSEGV", SEGMENTATION, function)
-    assert bool(entry(shown, cut(operator))) is known
+    assert bool(entry(shown, replace(cut(operator), start=LATE))) is known
+
+
+@pytest.mark.parametrize("acts", [("spmd", "mesh", "device", "seed"), ("mesh", "spmd", "device", "seed")])
+@pytest.mark.parametrize("backend", ["xla_splash", "xla_fsdp", "xla_annotated"])
+def test_the_crash_of_a_late_start_is_unknown_where_spmd_is_enabled_in_time(
+    backend: str, acts: tuple[Act, ...]
+) -> None:
+    shown = crashed(backend, "SIGSEGV", SEGMENTATION, EXECUTES)
+    assert entry(shown, replace(cut("add"), start=LATE))
+    assert entry(shown, replace(cut("add"), start=Start(acts=acts))) is None
 
 
 @pytest.mark.parametrize(("operator", "known"), [("corrcoef", True), ("nn.Conv2d", True), ("add", False)])

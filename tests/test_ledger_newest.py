@@ -120,7 +120,7 @@ def adam(said: str) -> Divergence:
         (failed("", Stage.FORWARD, HEADS), LINEAR),
         (refused(Stage.FORWARD, IN_PLACE.format("tanh_.default")), block("recurrent", "dp")),
         (replace(refused(Stage.UPDATE, IN_PLACE.format("add_.Tensor")), backend="torch_tp"), FEW_ROWS),
-        (forward("", tensor="loss"), MSE),
+        (forward("", tensor="loss", predicted=("mean_of_shards",)), MSE),
         (loss_is_nan(), MSE),
     ],
 )

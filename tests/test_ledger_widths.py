@@ -168,14 +168,17 @@ def test_a_form_of_a_known_fault_that_a_campaign_called_new_is_known(shown: Dive
 
 
 def test_gradients_that_are_views_of_buckets_are_known_beside_replicas_that_differ() -> None:
-    shown = replace(MISMATCH, backend="xla_ddp", check="gradients", stage=Stage.BACKWARD)
+    local = {"stage": Stage.BACKWARD, "predicted": ("mean_over_ranks",)}
+    shown = replace(MISMATCH, backend="xla_ddp", check="gradients", **local)
     assert entry(shown, a_case(replication=Replication(gradient_as_bucket_view=True)))
     assert entry(shown, a_case()) is None
 
 
 def test_replicas_that_differ_after_clipping_are_known_as_those_after_a_reduction() -> None:
-    shown = replace(MISMATCH, backend="xla_replica", check="replicas", stage=Stage.UPDATE)
+    own = {"stage": Stage.UPDATE, "predicted": ("clipped_apart",)}
+    shown = replace(MISMATCH, backend="xla_replica", check="replicas", **own)
     assert entry(shown, a_case(training=Training(clip_norm=0.25)))
+    assert entry(replace(shown, predicted=()), a_case(training=Training(clip_norm=0.25))) is None
     assert entry(shown, a_case()) is None
 
 

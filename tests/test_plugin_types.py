@@ -29,7 +29,8 @@ A file there holds decorated functions or a class; the decorator or the base cla
 BROKEN = {
     "order": ("difftest.judge.checks", "loss", r"ORDER = 4", 'ORDER = "four"'),
     "script": ("difftest.judge.checks", "finite", r'"nonfinite"}', '"infinite"}'),
-    "traits": ("difftest.judge.checks", "replicas", r"TRAITS = .*\n", ""),
+    "traits": ("difftest.judge.checks", "zero_signs", r"TRAITS = .*\n", ""),
+    "prediction": ("difftest.judge.predictions", "mean_over_ranks", r"at: Key\)", "at: str)"),
     "ablations": ("difftest.findings.ablations", "dtype", r"ORDER = \d+", 'ORDER = "late"'),
     "simplifications": ("difftest.reduce.simplifications", "mesh", r"\(one_device, ", "(1, "),
     "command": ("difftest.commands", "support", r"def command\(", "def support("),

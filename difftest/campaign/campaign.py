@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeAlias
 
@@ -64,6 +64,7 @@ class Campaign:
     Where `capacity` is given, it returns that number as it is now, which may grow.
     `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
     `foreign`: somebody else may have made the cases, as those of bundles.
+    `blind` gives by backend and check the blind share of a case (`difftest.records.blind`) on some backends.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -78,6 +79,7 @@ class Campaign:
     purpose: str = "campaign"
     twice_every: int = 0
     explanation: Callable[[Divergence, Case], object] = lambda _shown, _case: None
+    blind: Callable[[Case, Iterable[str]], Mapping[str, Mapping[str, float]]] = lambda _case, _backends: {}
     set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)
 
     def siblings(self, backend: str) -> tuple[str, ...]:

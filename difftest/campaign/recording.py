@@ -49,7 +49,10 @@ def record(campaign: Campaign, complete: Sequence[Complete], recorded: CampaignR
     progress = _record_findings(campaign, complete, recorded)
     observations = list[Observation]()
     for result in (result for result, _ in complete if result.comparisons or not result.postponed):
-        observations += [observation(campaign, result, run) for run in result.runs.values()]
+        blind = campaign.blind(result.case, result.comparisons)
+        for name, run in result.runs.items():
+            line = observation(campaign, result, run)
+            observations.append(msgspec.structs.replace(line, blind=blind.get(name, {})))
         unmade = {name: one for name, one in result.missing.items() if one.status != POSTPONED}
         observations += [_unmade(campaign, result, name, one) for name, one in unmade.items()]
     if observations:

@@ -12,6 +12,7 @@ from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import read_corpus
 from difftest.errors import UsageError
+from difftest.records.blind import lines
 from difftest.records.corpus import Corpus
 from difftest.records.coverage import COUNTED, WHAT, Coverage
 from difftest.records.index import parts
@@ -53,6 +54,9 @@ def command(directory: Path, *, as_json: bool) -> None:
         counts = f"{cut.whole} whole, {cut.even} even, {cut.uneven} uneven, {cut.empty} empty"
         regimes = ", ".join(cut.regimes)
         click.echo(f"  {cut.side} {cut.dtype}: {counts}; {cut.backward} backward; regimes {regimes}")
+    if shares := list(lines(coverage.blind.rows())):
+        click.echo("\nall that a check may report would be called known in")
+        click.echo("\n".join(f"  {line}" for line in shares))
     for what, rows in groupby(unreached(coverage, lacks, entries), key=lambda one: one.what):
         click.echo("\n".join(_not_reached(what, list(rows))))
 
@@ -113,6 +117,7 @@ def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
     return {
         "totals": [one._asdict() for one in totals(coverage, entries)],
         "cuts": [one._asdict() for one in cuts(coverage)],
+        "blind": [one._asdict() for one in coverage.blind.rows()],
         "cells": {
             what: [{**cell._asdict(), "comparisons": n} for cell, n in sorted(coverage.cells[what].items())]
             for what in WHAT

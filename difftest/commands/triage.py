@@ -84,7 +84,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     if as_json:
         _print_json(triaged, passing, expired, damaged)
     else:
-        _print(triaged, passing, expired, damaged)
+        _print(triaged, passing, expired, damaged, known_faults.warning(utc_today()))
     return int(bool(passing or expired))
 
 
@@ -134,7 +134,9 @@ def _print_json(
     )
 
 
-def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...], damaged: int) -> None:
+def _print(
+    triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...], damaged: int, warning: str
+) -> None:
     counts = Counter(one.finding.status for one in triaged)
     statuses = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"
     unread = f"; {damaged} damaged records" if damaged else ""
@@ -149,6 +151,8 @@ def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry,
         click.echo(f"passes unexpectedly: {name}, which the ledger knows as {reason}")
     for entry in expired:
         click.echo(f"expired on {entry.expires}: {entry.fingerprint}, {_reason(entry)}")
+    if warning:
+        click.echo(warning)
 
 
 def _reason(entry: Entry | None) -> str:

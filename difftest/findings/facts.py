@@ -31,6 +31,7 @@ FACTS = (
     "program",
     "options",
     "tied",
+    "before_spmd",
 )
 
 
@@ -43,12 +44,11 @@ def facts(case: Case) -> Mapping[str, str]:
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
     by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
-    between spaces. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
-    `empty`.
-    `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
-    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. A module stands
-    as the function that it calls, with the named arguments of its class. `tied` is `yes` where a layer has
-    the weight of another.
+    between spaces, as is what an SPMD program does before it enables SPMD (`before_spmd`). `shards` are
+    `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`. `program` are a program's
+    operators, and `options` their named arguments (`dim=0`), each between spaces; of an argument that JSON
+    lacks its text stands there (`p=inf`), and none that is a list. A module stands as the function that it
+    calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of another.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -78,6 +78,7 @@ def facts(case: Case) -> Mapping[str, str]:
         ),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
+        "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
 
 

@@ -7,27 +7,36 @@ After that it must be looked at again, and `difftest triage` shows an entry whos
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers.module import function_called
+from difftest.cases.resets import resets
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
+from difftest.judge import predictions
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.plugins import IN, plain
 from difftest.records import read_limits
+from difftest.records.evidence import DECIDED_BY
 
 _PATTERN = re.compile(r"[*?[]")
 """What makes a pattern of a text."""
 
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
+
+NOTICE = timedelta(days=30)
+"""How long before its last day an entry is announced."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +52,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reported yet. `expires` is the last day on which the entry counts. With `quarantine`, cases that `where`
     matches are not launched on the fingerprint's backend; this is for faults that take a machine down.
     With `always`, the fault ends every run of its backend, so that it need not agree in a campaign.
+
+    `predicts` names a model of the fault (`difftest.judge.predictions`), which must give the very numbers
+    that were measured. `decided_by` is an option as a finding's evidence names it, such as
+    `spelling.optimizer_before=True`: the entry is about whatever that option alone decides.
     """
 
     fingerprint: str
@@ -54,10 +67,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     nature: str = "*"
     where: Mapping[str, str] = {}
     operators: tuple[str, ...] = ()
+    predicts: str = ""
+    decided_by: str = ""
     quarantine: bool = False
     always: bool = False
 
     def __post_init__(self) -> None:
+        if self.predicts and self.predicts not in (allowed := predictions.names()):
+            msg = f"entry {self.fingerprint!r} predicts {self.predicts!r}; allowed: {', '.join(allowed)}"
+            raise ValueError(msg)
         if unknown := sorted(set(self.where) - set(FACTS)):
             msg = f"entry {self.fingerprint!r} asks for {', '.join(unknown)}; allowed: {', '.join(FACTS)}"
             raise ValueError(msg)
@@ -79,12 +97,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """A backend's name as the entry writes it: without an environment, unless the entry names one."""
         return backend if IN in self.backend else plain(backend)
 
-    def matches(self, shown: Divergence, case: Case) -> bool:
-        """Whether it is about what `case` showed, in any environment of its backend unless it names one."""
+    def matches(self, shown: Divergence, case: Case, evidence: Mapping[str, str] = NOTHING) -> bool:
+        """Whether it is about what `case` showed, in any environment of its backend unless it names one.
+
+        `evidence` is that of the finding, where there is one already.
+        """
+        if self.decided_by and not self._is_decided(case, evidence):
+            return False
         return self.resembles(shown) and self.covers(case, shown.operator)
 
     def resembles(self, shown: Divergence) -> bool:
-        """Whether it is about what was shown, whatever the case."""
+        """Whether a divergence is what the entry says of one, whatever the case and the evidence are."""
         texts = (
             (
                 msgspec.structs.replace(shown, backend=self.written(shown.backend)).fingerprint,
@@ -94,15 +117,20 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             (shown.cause, self.cause),
             (shown.nature, self.nature),
         )
-        return all(fnmatchcase(*pair) for pair in texts)
+        return self.predicts in {"", *shown.predicted} and all(fnmatchcase(*pair) for pair in texts)
 
-    def covers(self, case: Case, operator: str = "") -> bool:
+    def _is_decided(self, case: Case, evidence: Mapping[str, str]) -> bool:
+        """Whether the case takes the option of `decided_by`, without which the finding's own run agrees."""
+        deciding = evidence.get(DECIDED_BY, "").split(", ")
+        return self.decided_by in deciding and self.decided_by in dict(resets(case))
+
+    def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.
 
         Without an `operator`, one of the case's is enough. A module is the function that it calls: an entry
-        about `nn.functional.elu` is about `nn.ELU` too.
+        about `nn.functional.elu` is about `nn.ELU` too. `actual` are the case's facts where they are at hand.
         """
-        actual = facts(case)
+        actual = facts(case) if actual is None else actual
         if not all(fnmatchcase(actual[fact], pattern) for fact, pattern in self.where.items()):
             return False
         program = [layer.title for layer in case.model.layers] if case.model.is_program else []
@@ -115,15 +143,20 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     entries: tuple[Entry, ...] = msgspec.field(default=(), name="known")
 
-    def entry(self, shown: Divergence, case: Case, today: date) -> Entry | None:
-        """The first entry about a divergence of `case` that counts `today`, or None."""
-        return next((entry for entry in self._counting(today) if entry.matches(shown, case)), None)
+    def entry(
+        self, shown: Divergence, case: Case, today: date, evidence: Mapping[str, str] = NOTHING
+    ) -> Entry | None:
+        """The first entry about a divergence of `case` that counts `today`, or None.
+
+        `evidence` is that of the finding, where there is one already.
+        """
+        return next((entry for entry in self.counting(today) if entry.matches(shown, case, evidence)), None)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The first entry that keeps a case from a backend `today`, or None."""
         quarantines = (
             entry
-            for entry in self._counting(today)
+            for entry in self.counting(today)
             if entry.quarantine and fnmatchcase(entry.written(backend), entry.backend)
         )
         return next((entry for entry in quarantines if entry.covers(case)), None)
@@ -138,7 +171,21 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The entries that no longer count."""
         return tuple(entry for entry in self.entries if entry.expires < today)
 
-    def _counting(self, today: date) -> tuple[Entry, ...]:
+    def expiring(self, today: date) -> tuple[Entry, ...]:
+        """The entries whose last day comes within `NOTICE`, those of the first day first."""
+        soon = (entry for entry in self.entries if today <= entry.expires <= today + NOTICE)
+        return tuple(sorted(soon, key=lambda entry: entry.expires))
+
+    def warning(self, today: date) -> str:
+        """One line about the entries that expire soon; empty where none does."""
+        soon = self.expiring(today)
+        if not soon:
+            return ""
+        count = f"{len(soon)} {'entries' if len(soon) > 1 else 'entry'} of the ledger of known faults"
+        return f"{count} will expire by {soon[-1].expires}, the first on {soon[0].expires}"
+
+    def counting(self, today: date) -> tuple[Entry, ...]:
+        """The entries that have not expired."""
         return tuple(entry for entry in self.entries if entry.expires >= today)
 
 

@@ -115,7 +115,8 @@ def spoken(backend: str, called: Mapping[str, str]) -> str:
 def reason_of(finding: Finding, case: Case | None, ledger: Ledger) -> str:
     """The reason in the ledger's entry that made a finding known; empty where it is unknown."""
     entries = [entry for entry in ledger.entries if finding.upstream and entry.upstream == finding.upstream]
-    matching = (entry for entry in entries if case is not None and entry.matches(finding.divergence, case))
+    shown, evidence = finding.divergence, finding.evidence
+    matching = (entry for entry in entries if case is not None and entry.matches(shown, case, evidence))
     return next((entry.reason for entry in matching), entries[0].reason if len(entries) == 1 else "")
 
 

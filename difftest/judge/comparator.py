@@ -16,6 +16,7 @@ from difftest.judge.measured import MeasuredRun, Measurement, measure_run
 from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace, dies
 from difftest.judge.pieces import Piece, pieces
+from difftest.judge.predictions import with_predictions
 from difftest.judge.stage import STAGES
 
 LACKING = "unsupported"
@@ -29,7 +30,8 @@ class Comparison:
     `verdict` is `agree`, `diverge`, `inconclusive`, or `unsupported` for a program for which the framework
     lacks something (`lacks`). The last two have a `reason`; `reason_kind` says it without what differs from
     case to case. `divergences` are in the
-    order of the run: the first is the cause, the rest may be its consequences. `measurements` hold every
+    order of the run: the first is the cause, and has the predictions that give its numbers; the rest may be
+    its consequences. `measurements` hold every
     tensor at the step where it was farthest off. `pieces` say where the tensor of the first divergence is
     wrong. `device` is what the run was on; empty where it ended before
     it recorded that. `canary` is what the judge made of damaged copies of the run (`difftest.judge.canary`);
@@ -97,7 +99,7 @@ def _concluded(
     if divergences:
         return Comparison(
             verdict="diverge",
-            divergences=divergences,
+            divergences=(with_predictions(run, divergences[0]), *divergences[1:]),
             measurements=farthest,
             lacks=lacks,
             pieces=pieces(run, divergences[0]),

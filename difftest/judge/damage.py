@@ -28,6 +28,8 @@ UNMASKED = "right at the last position alone"
 MOVED = "a parameter's elements changed places"
 NOT_UPDATED = "not updated"
 LONELY = "wrong on one rank alone"
+WORDS = (ZERO, NEGATED, COUNTED, SCALED, COARSE, ALONE, UNMASKED, MOVED, NOT_UPDATED, LONELY)
+"""All words for damage to the tensors of training."""
 
 COARSEST, FINEST = 2.0**-6, 2.0**-11
 """The greatest error of a tensor that was kept in bfloat16 on its way lies between these shares of its
@@ -45,6 +47,9 @@ SEQUENCES = 3
 
 NEARLY_ALL = 0.95
 """The share of wrong elements from which a tensor counts as wrong nearly everywhere."""
+
+MOST_OF = 0.5
+"""The least share of wrong numbers in a tensor that counts as multiplied, of those that are not 0."""
 
 CLOSE = 1e-3
 """The relative distance at which a ratio counts as a whole number of ranks."""
@@ -122,8 +127,13 @@ def wrong_ranks(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> s
 
 
 def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:
-    """The word for a value that is the truth times a constant; empty for fewer than 2 numbers."""
-    if np.count_nonzero(truth) < 2 or np.count_nonzero(value) < 2:  # noqa: PLR2004
+    """The word for a value that is the truth times a constant; empty where few of its numbers are wrong.
+
+    A constant near 1 fits a tensor of which one element alone is wrong: rounding hides it from the others.
+    """
+    counts = truth != 0.0
+    wrong = np.count_nonzero(counts & ~_within(truth, floors, value))
+    if wrong < 2 or wrong < MOST_OF * np.count_nonzero(counts) or np.count_nonzero(value) < 2:  # noqa: PLR2004
         return ""
     ratio = float((truth * value).sum() / (truth * truth).sum())
     if not _within(ratio * truth, max(1.0, abs(ratio)) * floors, value).all():

@@ -100,6 +100,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     identifies it where there is a word for it. `operator` names the operator of a program that is at
     fault, for grouping; the nature of a mismatch begins with it. `ratio` is the greatest error in units of
     the noise floor, None where nothing was measured. `detail` is for people and is no part of the identity.
+    `predicted` names the models of known faults that give the very numbers that were measured
+    (`difftest.judge.predictions`); it is no part of the identity either.
     """
 
     backend: str
@@ -116,6 +118,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     log: str = ""
     ratio: float | None = None
+    predicted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Shortens the log of a divergence that is made, or read from a file."""

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.judge.reached import Names
+from difftest.records.blind import COUNTED as BLIND
+from difftest.records.blind import BlindShares
 from difftest.records.columns import Columns
 from difftest.records.covered import ByEvenness
 from difftest.records.observation import Observation
@@ -26,7 +28,7 @@ DISPATCHED: tuple[What, ...] = ("forward", "backward")
 
 PREFIX = "covered."
 OTHERS = ("rules", "lowered", "parts")
-COUNTED = ("backend", "dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, *OTHERS)))
+COUNTED = (*BLIND, "dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, *OTHERS)))
 """The columns of lines that `Coverage.add_columns` needs."""
 
 
@@ -61,7 +63,8 @@ class Coverage:
     """The number of comparisons of each cell by `What`, of each rule, kind of lowered node and part.
 
     `kernels` counts the operators that torch_xla itself dispatched, forward and backward. `ruled_by` and
-    `lowered_by` are the backends that recorded rules and lowered nodes.
+    `lowered_by` are the backends that recorded rules and lowered nodes. `blind` is how much the known faults
+    hide.
     """
 
     cells: dict[What, Counter[Cell]] = field(default_factory=lambda: {what: Counter() for what in WHAT})
@@ -71,6 +74,7 @@ class Coverage:
     parts: Counter[Part] = field(default_factory=Counter)
     ruled_by: set[str] = field(default_factory=set)
     lowered_by: set[str] = field(default_factory=set)
+    blind: BlindShares = field(default_factory=BlindShares)
 
     def add(self, observation: Observation) -> None:
         """Counts one line of a campaign."""
@@ -82,6 +86,7 @@ class Coverage:
         self.ruled_by.update([observation.backend] * bool(observation.covered.rules))
         self.lowered.update(observation.covered.lowered)
         self.lowered_by.update([observation.backend] * bool(observation.covered.lowered))
+        self.blind.add(observation.backend, observation.blind)
         if observation.covered.lowered:
             for what in DISPATCHED:
                 for names in getattr(observation.covered, what).values():
@@ -103,6 +108,7 @@ class Coverage:
                 for one in msgspec.json.decode(text, type=Names):
                     counts[one] += lines
                     by.add(backend)
+        self.blind.add_columns(columns, chosen)
         lowered = chosen & ~columns.texts(f"{PREFIX}lowered").among({"[]"})
         for what in DISPATCHED:
             for (text,), lines in columns.grouped(lowered, f"{PREFIX}{what}"):
@@ -119,6 +125,7 @@ class Coverage:
         self.parts.update(other.parts)
         self.ruled_by |= other.ruled_by
         self.lowered_by |= other.lowered_by
+        self.blind.include(other.blind)
 
     def names(self, what: What, side: str = "", *, sharded: bool | None = None) -> frozenset[str]:
         """The names that were reached, on one side or any; `sharded`: with operands that are cut, or not."""

@@ -23,7 +23,7 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
 class Uncovered(msgspec.Struct, frozen=True, array_like=True):
-    """What the ledger must know of a divergence: its detail, its case as JSON, and its operator.
+    """What the ledger must know of a divergence: its detail, its case as JSON, its operator and predictions.
 
     Records without the operator say that any operator of the case may have shown it.
     """
@@ -31,6 +31,7 @@ class Uncovered(msgspec.Struct, frozen=True, array_like=True):
     detail: str
     case: str
     operator: str = ""
+    predicted: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

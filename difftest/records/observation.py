@@ -61,7 +61,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     `losses` are those of a run of several steps.
     `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
     campaign was killed. `covered` says what was compared; lines from before it was recorded have nothing
-    there. `canary` is what the canary showed (`difftest.judge.canary`): empty where there was none.
+    there. `blind` is the case's blind share by check (`difftest.records.blind`); empty for programs.
+    `canary` is what the canary showed (`difftest.judge.canary`): empty where there was none.
     """
 
     campaign: str
@@ -93,6 +94,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     covered: Covered = Covered()
     losses: Losses = Losses()
     canary: str = ""
+    blind: Mapping[str, float] = {}
     runs: Whole = 1
     schema: Whole = SCHEMA
 

@@ -60,6 +60,7 @@ def render(report: Report, file: BinaryIO) -> None:
         nights=history.nights(report),
         compared=compared,
         compared_rows=compared.rows(report),
+        blind=compared.blind(report),
         coverage=[spoken.section(report, one) for one in covered.at_a_glance(coverage)],
         sections=[spoken.section(report, one) for one in (*tables.sections(report.frame), *coverage)],
         most_printed=(MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED),

@@ -14,6 +14,9 @@ NOTE = (
 )
 
 
+ALL_SHOWN = "No known fault hides every other: of no check would all that it may report count as known."
+
+
 class Row(NamedTuple):
     """One backend, or a whole side where `backend` is empty.
 
@@ -35,6 +38,20 @@ def rows(report: Report) -> list[Row]:
         for one, total in report.comparisons.sides.items()
         for backend, counts in (("", total), *report.comparisons.backends(one).items())
     ]
+
+
+def blind(report: Report) -> str:
+    """How much the known faults hide from the last campaign, in a sentence; empty where nothing says it."""
+    coverage = report.frame.coverage.get(report.last_campaign)
+    rows = coverage.blind.rows() if coverage else ()
+    if not rows:
+        return ""
+    most = rows[0]
+    if not most.share:
+        return ALL_SHOWN
+    where = f"{report.spoken(most.backend)}, {most.check}"
+    share = f"{100 * most.share:.1f} % of {most.cases:,} cases ({where})"
+    return f"Whatever is wrong counts as a known fault in at most {share}."
 
 
 def _row(report: Report, title: str, backend: str, counts: Counts) -> Row:

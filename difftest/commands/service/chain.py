@@ -195,7 +195,9 @@ def has_own_script(subject: FindingTarget) -> bool:
 def _as_listed_now(subject: FindingTarget, ledger: Ledger) -> FindingTarget:
     """The finding with what the ledger says of it today, which may be more than when it was found."""
     finding, case = subject.finding, subject.corpus.case(subject.finding.fingerprint)
-    entry = None if finding.upstream else ledger.entry(finding.divergence, case, utc_today())
+    entry = (
+        None if finding.upstream else ledger.entry(finding.divergence, case, utc_today(), finding.evidence)
+    )
     if entry is None:
         return subject
     return replace(subject, finding=subject.corpus.amend(finding.fingerprint, upstream=entry.upstream))

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from difftest.campaign.localise import place
+from difftest.clock import utc_today
 from difftest.commands.service.tally import Tally
 from difftest.commands.service.terminal import Style, print_line
 from difftest.findings import titles
@@ -43,6 +44,8 @@ def print_ending(
         _print_findings(tally, current, conclusion)
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
+    if warning := tally.ledger.warning(utc_today()):
+        click.echo(f"  {warning}")
     click.echo(f"reports: {', '.join(files)}")
 
 

@@ -22,6 +22,7 @@ from difftest.commands.service.progress import FirstComparison, Meter
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import NO_EVIDENCE, Tally
 from difftest.errors import StoppedError
+from difftest.findings.blind import blind_places
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
@@ -80,7 +81,12 @@ def run_cases(
     that an earlier command had no time for comes first. Where the command is stopped, the tally says so.
     """
     campaign, last = until(campaign, request.end), request.end if last is None else last
-    campaign = dataclasses.replace(campaign, explanation=partial(ledger.entry, today=utc_today()))
+    today = utc_today()
+    campaign = dataclasses.replace(
+        campaign,
+        explanation=partial(ledger.entry, today=today),
+        blind=partial(blind_places, ledger, today=today),
+    )
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:

@@ -31,9 +31,14 @@ def fileable(campaign: Campaign, ledger: Ledger, findings: Iterable[Finding]) ->
     return [
         finding
         for finding in findings
-        if finding.status == Status.REPRODUCED
-        and not ledger.entry(finding.divergence, campaign.corpus.case(finding.fingerprint), utc_today())
+        if finding.status == Status.REPRODUCED and is_unknown(campaign, ledger, finding)
     ]
+
+
+def is_unknown(campaign: Campaign, ledger: Ledger, finding: Finding) -> bool:
+    """Whether no entry of the ledger is about a finding of the campaign's corpus."""
+    case = campaign.corpus.case(finding.fingerprint)
+    return ledger.entry(finding.divergence, case, utc_today(), finding.evidence) is None
 
 
 def file_findings(

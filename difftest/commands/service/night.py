@@ -13,7 +13,7 @@ from difftest.campaign.budget import until
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.generated_cases import recorded_tally, run_cases
-from difftest.commands.service.morning import NO_TIME, file_findings, fileable
+from difftest.commands.service.morning import NO_TIME, file_findings, fileable, is_unknown
 from difftest.commands.service.night_before import absent, night_before
 from difftest.commands.service.ranks import is_runnable, most_ranks
 from difftest.commands.service.request import CampaignRequest
@@ -141,8 +141,7 @@ def _untriaged(campaign: Campaign, ledger: Ledger, finding: Finding) -> bool:
 
     One that it knows was repeated when it was new, and is rechecked by later nights: that is enough.
     """
-    case = campaign.corpus.case(finding.fingerprint)
-    return not finding.checked and ledger.entry(finding.divergence, case, utc_today()) is None
+    return not finding.checked and is_unknown(campaign, ledger, finding)
 
 
 def _runs_here(campaign: Campaign, finding: Finding) -> bool:

@@ -88,12 +88,13 @@ class Tally:
         if progress.result.trouble:
             self.trouble.append(progress.result.trouble)
         case, today = progress.result.case, utc_today()
+        evidence = {one.fingerprint: one.evidence for one in (*progress.new, *progress.recurring)}
         for first in progress.result.first_divergences():
-            if first.fingerprint in self.uncovered:
+            name = first.fingerprint
+            if name in self.uncovered or self.ledger.entry(first, case, today, evidence.get(name, {})):
                 continue
-            if not self.ledger.entry(first, case, today):
-                text = case.to_json().decode()
-                self.uncovered[first.fingerprint] = Uncovered(first.detail, text, first.operator)
+            text = case.to_json().decode()
+            self.uncovered[name] = Uncovered(first.detail, text, first.operator, first.predicted)
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
         """Counts findings as new, whichever command made them."""
@@ -110,7 +111,7 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():
-        own = tally.ledger.entry(finding.divergence, corpus.case(name), today)
+        own = tally.ledger.entry(finding.divergence, corpus.case(name), today, finding.evidence)
         if own and name in tally.uncovered:
             corpus.amend(name, uncovered=tally.uncovered[name])
         elif own and not _still_uncovered(finding, tally, today):
@@ -134,5 +135,10 @@ def is_uncovered(finding: Finding, ledger: Ledger, today: date) -> bool:
         case = Case.from_json(earlier.case)
     except UsageError:
         return True
-    shown = msgspec.structs.replace(finding.divergence, detail=earlier.detail, operator=earlier.operator)
-    return ledger.entry(shown, case, today) is None
+    shown = msgspec.structs.replace(
+        finding.divergence,
+        detail=earlier.detail,
+        operator=earlier.operator,
+        predicted=earlier.predicted,
+    )
+    return ledger.entry(shown, case, today, finding.evidence) is None

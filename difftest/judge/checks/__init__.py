@@ -4,15 +4,17 @@ To add a check, add a file here that satisfies `Check`; there is no list to exte
 is the name of its divergences and part of their fingerprints.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
 from difftest import plugins
+from difftest.cases.case import Case
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 
 ScriptKind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]
 """How a reproducer shows a divergence, see `reports.reproducer.script`."""
@@ -31,6 +33,8 @@ class Traits:
     * `lacks_capability`: its divergences mean, for a program, that the framework lacks an operator on its
       device.
     * `scripts`: how a reproducer script shows its divergences, by symptom; empty where no script can.
+    * `places`: the stage and name of the tensors of a case that it compares, each by itself; None where it
+      compares something else.
     """
 
     uses_numbers: bool = False
@@ -40,6 +44,7 @@ class Traits:
     run_failed: bool = False
     lacks_capability: bool = False
     scripts: Mapping[Symptom, ScriptKind] = field(default_factory=dict)
+    places: Callable[[Case], Iterable[tuple[Stage, str]]] | None = None
 
 
 class Check(Protocol):

@@ -14,7 +14,7 @@ from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 4
-TRAITS = Traits()
+TRAITS = Traits(places=lambda case: ((Stage.UPDATE, name) for name in case.model.statistics()))
 """It names no number of the run alone: an entry of the wrong name or dtype counts whatever the values are."""
 
 

@@ -10,7 +10,11 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 4
-TRAITS = Traits(uses_numbers=True, scripts={Symptom.MISMATCH: "numbers"})
+TRAITS = Traits(
+    uses_numbers=True,
+    scripts={Symptom.MISMATCH: "numbers"},
+    places=lambda case: ((Stage.BACKWARD, name) for name in case.model.parameters()),
+)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

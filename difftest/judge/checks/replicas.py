@@ -1,6 +1,7 @@
 """Copies are bit-equal: ranks that hold the same piece of a parameter or gradient hold the same bits."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -12,7 +13,12 @@ from difftest.judge.outcome import Sharded, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 2
-TRAITS = Traits(uses_numbers=True, compares_ranks=True, scripts={Symptom.MISMATCH: "replicas"})
+TRAITS = Traits(
+    uses_numbers=True,
+    compares_ranks=True,
+    scripts={Symptom.MISMATCH: "replicas"},
+    places=lambda case: product((Stage.BACKWARD, Stage.UPDATE), case.model.parameters()),
+)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -1,0 +1,134 @@
+"""The blind share: in which part of the cases a wrong number would be called known, whatever it is.
+
+An entry of the ledger that asks for nothing but facts of the case hides every other fault that shows in the
+same place. So for each place of a case (a step, a stage, a tensor) and each check, mismatches of every nature
+and of very different sizes are made up. The place is blind where entries match them all. A case's share is
+that of its blind places, in the stage in which it is greatest, and that of many cases is their mean.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from datetime import date
+from fnmatch import fnmatchcase
+from itertools import product
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from difftest.cases.case import Case
+from difftest.findings.facts import facts
+from difftest.findings.ledger import Entry, Ledger
+from difftest.judge import checks, damage
+from difftest.judge.divergence import Divergence
+from difftest.judge.fingerprint import DIGEST_LENGTH, Fingerprint
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+from difftest.records.blind import BlindShares
+
+MOST = 0.02
+"""The greatest blind share that the project's own ledger may have."""
+
+NATURES = ("", "ranks part", "not finite", *damage.WORDS)
+SIZES = (
+    "1 / 6 elements (16.7%) differ; greatest 1.3e-09, 12 x the rounding noise 1e-10; values are about 1",
+    "6 / 6 elements (100.0%) differ; greatest 7e+20, 1e+30 x the rounding noise 1e-10; values are about 1",
+)
+APART = (
+    "ranks [1] differ from rank 0 by up to 1.3e-09; ranks [0, 1] must hold the same bits",
+    "ranks [1, 2, 3] differ from rank 0 by up to 7e+20; ranks [0, 1, 2, 3] must hold the same bits",
+)
+"""What details of a small and of a great mismatch say after the tensor, and those of ranks that differ."""
+
+
+class Pair(NamedTuple):
+    """A backend and a check, by name."""
+
+    backend: str
+    check: str
+
+
+def blind_shares(ledger: Ledger, cases: Iterable[tuple[Case, Collection[str]]], today: date) -> BlindShares:
+    """The shares over `cases` with the names of the backends that can run each."""
+    shares = BlindShares()
+    for case, backends in cases:
+        for backend, by_check in blind_places(ledger, case, backends, today).items():
+            shares.add(backend, by_check)
+    return shares
+
+
+def blind_places(
+    ledger: Ledger, case: Case, backends: Iterable[str], today: date
+) -> dict[str, dict[str, float]]:
+    """The share of a case's places that are blind, by backend and check; empty for programs of operators.
+
+    It is that of the stage in which it is greatest. An entry about a program names the operator at fault.
+    """
+    if case.model.is_program:
+        return {}
+    actual = facts(case)
+    wide = (entry for entry in ledger.counting(today) if _hides_anything(entry))
+    about = [entry for entry in wide if entry.covers(case, actual=actual)]
+    compared = {
+        name: _grouped(one.TRAITS.places(case))
+        for name, one in checks.load_all().items()
+        if one.TRAITS.places
+    }
+    return {
+        backend: {
+            check: max(_share(about, case, Pair(backend, check), *stage) for stage in by_stage.items())
+            for check, by_stage in compared.items()
+            if by_stage
+        }
+        for backend in backends
+    }
+
+
+def _hides_anything(entry: Entry) -> bool:
+    """Whether an entry asks for nothing that a run alone can show."""
+    return not (entry.operators or entry.predicts or entry.decided_by)
+
+
+def _grouped(places: Iterable[tuple[Stage, str]]) -> dict[Stage, list[str]]:
+    tensors: dict[Stage, list[str]] = defaultdict(list)
+    for stage, tensor in places:
+        tensors[stage].append(tensor)
+    return tensors
+
+
+def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tensors: Collection[str]) -> float:
+    """The share of the places of one stage in which any mismatch has one of the entries."""
+    shown = Divergence(
+        backend=pair.backend,
+        side="",
+        path=case.path,
+        check=pair.check,
+        symptom=Symptom.MISMATCH,
+        stage=stage,
+    )
+    ours = [entry for entry in entries if _is_of(entry, pair)]
+    if not ours:
+        return 0.0
+    steps = range(case.training.steps)
+    places = [replace(shown, step=step, tensor=tensor) for step, tensor in product(steps, tensors)]
+    return sum(all(_is_hidden(ours, one) for one in _mismatches(place)) for place in places) / len(places)
+
+
+def _is_of(entry: Entry, pair: Pair) -> bool:
+    """Whether an entry is about mismatches of a backend and check, and not about one fingerprint alone."""
+    any_digest = "0" * DIGEST_LENGTH
+    named = Fingerprint(entry.written(pair.backend), pair.check, Symptom.MISMATCH, any_digest)
+    return fnmatchcase(str(named), entry.fingerprint)
+
+
+def _mismatches(place: Divergence) -> Iterator[Divergence]:
+    """Mismatches of every nature and size at one place."""
+    details = APART if checks.load(place.check).TRAITS.compares_ranks else SIZES
+    for nature, detail in product(NATURES, details):
+        words = ", ".join(filter(None, (nature, "after the first step" if place.step else "")))
+        where = f"step {place.step}, {place.stage}, {place.tensor}"
+        text = f"{where}: {detail}" + (f"; {nature}" if nature else "")
+        yield replace(place, nature=words, detail=text)
+
+
+def _is_hidden(entries: Iterable[Entry], shown: Divergence) -> bool:
+    return any(entry.resembles(shown) for entry in entries)

@@ -1,0 +1,88 @@
+"""Gradients are clipped by another norm than their own: all of a step are multiplied by one wrong factor.
+
+The factors are those that fit the parameters best. There is one of them for a step, and there must be many
+more numbers that they give.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from difftest.judge.measured import Floats, Key, MeasuredRun
+from difftest.judge.noise import THRESHOLD
+from difftest.judge.predictions import _updates
+from difftest.judge.stage import Stage
+
+LEAST_NUMBERS = 4
+"""How many elements of parameters there must be for each factor."""
+
+MOST_STEPS = 8
+"""Where more steps than these come before the first that is wrong, nothing is fitted."""
+
+ROUNDS = 20
+"""Of Gauss-Newton."""
+
+SLIGHTLY = 1e-6
+"""The change of a factor's logarithm by which its effect is measured."""
+
+CLOSE = 1e-3
+"""How far above 0 a factor's logarithm may come out for rounding: clipping makes no gradient greater."""
+
+MOST_CHANGE = 2.0
+"""Of a factor's logarithm in one round."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+def predicts(run: MeasuredRun, at: Key) -> bool:
+    """Whether wrong factors of at most 1 give all parameters up to the step within rounding."""
+    last, stage, _ = at
+    modelled = run.case.training.optimizer in _updates.MODELLED
+    given = (
+        _updates.gradients(run, last) if modelled and stage is Stage.UPDATE and last < MOST_STEPS else None
+    )
+    if given is None:
+        return False
+    keys = [(step, Stage.UPDATE, name) for step in range(last + 1) for name in given[0]]
+    beside = [run.beside(key) for key in keys]
+    values = [actual.full(run.case.layout.mesh) for _, _, actual in beside]
+    floors = [np.maximum(one, TINY) for _, one, _ in beside]
+    numbers = sum(
+        truth.size for (step, _, _), (truth, _, _) in zip(keys, beside, strict=True) if step == last
+    )
+    if numbers < LEAST_NUMBERS * len(given) or not all(np.isfinite(value).all() for value in values):
+        return False
+
+    def errors(logarithms: Floats) -> Floats:
+        """What the factors leave unexplained, in units of the rounding noise."""
+        scaled = {
+            name: [float(np.exp(one)) * step[name] for one, step in zip(logarithms, given, strict=True)]
+            for name in given[0]
+        }
+        off = [
+            (value - _updates.updated(run, name, scaled[name][: step + 1])) / floor
+            for (step, _, name), value, floor in zip(keys, values, floors, strict=True)
+        ]
+        return np.concatenate([one.ravel() for one in off])
+
+    right = np.log(np.maximum(_updates.clipping(run, given), TINY))
+    fitted = _fitted(errors, right)
+    explained, wrong = np.abs(errors(fitted)) <= THRESHOLD, np.abs(errors(right)) > THRESHOLD
+    return bool(explained.all() and wrong.any() and (fitted <= CLOSE).all())
+
+
+def _fitted(errors: Callable[[Floats], Floats], start: Floats) -> Floats:
+    """The logarithms that leave the least unexplained, from `start` on."""
+    at, now = start, errors(start)
+    for _ in range(ROUNDS):
+        slopes = [(errors(at + SLIGHTLY * one) - now) / SLIGHTLY for one in np.eye(len(at))]
+        change = np.linalg.lstsq(np.stack(slopes, axis=1), -now, rcond=None)[0]
+        change = np.clip(change, -MOST_CHANGE, MOST_CHANGE)
+        after = errors(at + change)
+        while float(after @ after) > float(now @ now) and np.abs(change).max() > SLIGHTLY:
+            change /= 2.0
+            after = errors(at + change)
+        if float(after @ after) >= float(now @ now):
+            break
+        at, now = at + change, after
+    return at

@@ -1,0 +1,20 @@
+"""Gradients that should be clipped are not: a parameter is updated with the gradient as it was."""
+
+import numpy as np
+
+from difftest.judge.measured import Key, MeasuredRun
+from difftest.judge.noise import THRESHOLD
+from difftest.judge.predictions import _updates
+from difftest.judge.stage import Stage
+
+
+def predicts(run: MeasuredRun, at: Key) -> bool:
+    """Whether updates with the gradients before clipping give the parameter within rounding."""
+    last, stage, name = at
+    modelled = run.case.training.optimizer in _updates.MODELLED
+    given = _updates.gradients(run, last) if modelled and stage is Stage.UPDATE else None
+    if given is None or name not in given[0]:
+        return False
+    _, floors, actual = run.beside(at)
+    raw = _updates.updated(run, name, [step[name] for step in given])
+    return bool((np.abs(actual.full(run.case.layout.mesh) - raw) <= THRESHOLD * floors).all())

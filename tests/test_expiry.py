@@ -1,0 +1,86 @@
+"""The last days of the ledger's entries: spread, announced before they come, and renewed by a tool."""
+
+from collections import Counter
+from datetime import date, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from difftest.commands.service.ending import print_ending
+from difftest.commands.service.tally import Tally
+from difftest.findings.ledger import NOTICE, Entry, Ledger, read_ledger
+from tools.renew import TOGETHER, last_day, renewed
+
+TODAY = date(2026, 11, 27)
+ENTRY = Entry(fingerprint="xla_spmd-*", upstream="u", reason="r", expires=TODAY)
+MOST_A_DAY = 12
+
+
+def ending(*days: int) -> Ledger:
+    return Ledger(entries=tuple(replace(ENTRY, expires=TODAY + timedelta(day)) for day in days))
+
+
+def test_few_entries_of_the_projects_ledger_end_on_one_day() -> None:
+    days = Counter(entry.expires for entry in read_ledger().entries)
+    assert max(days.values()) <= MOST_A_DAY
+    assert max(days) - min(days) > timedelta(180)
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        ((), ""),
+        ((31, 200), ""),
+        ((-1,), ""),
+        (
+            (30, 31),
+            "1 entry of the ledger of known faults will expire by 2026-12-27, the first on 2026-12-27",
+        ),
+        (
+            (9, 0, 30, 40),
+            "3 entries of the ledger of known faults will expire by 2026-12-27, the first on 2026-11-27",
+        ),
+    ],
+)
+def test_entries_are_announced_thirty_days_before_they_expire(days: tuple[int, ...], words: str) -> None:
+    assert timedelta(30) == NOTICE
+    assert ending(*days).warning(TODAY) == words
+
+
+@pytest.mark.parametrize("days", [(3,), (300,)])
+def test_the_end_of_a_campaign_has_one_line_about_entries_that_expire_soon(
+    days: tuple[int, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("difftest.commands.service.ending.utc_today", lambda: TODAY)
+    print_ending(Tally(ledger=ending(*days)), (), {})
+    assert capsys.readouterr().out.count("will expire by") == (days == (3,))
+
+
+TEXT = """
+[[known]]
+fingerprint = "a-*"
+upstream = "one"
+reason = "r"
+expires = 2026-01-01
+
+[[known]]  # a comment
+fingerprint = "b-*"
+upstream = "other"
+expires = 2026-01-01
+"""
+
+
+def test_renewing_changes_the_last_days_alone_and_those_of_the_named_faults() -> None:
+    first = date(2027, 2, 1)
+    again = renewed(TEXT, first, ["other"])
+    assert again == TEXT[::-1].replace("2026-01-01"[::-1], str(last_day(first, "other", 0))[::-1], 1)[::-1]
+    assert renewed(again, first) == renewed(TEXT, first)
+    assert renewed(TEXT, first).count("2026-01-01") == 0
+
+
+def test_entries_about_one_fault_end_together_up_to_a_number() -> None:
+    first = date(2027, 2, 1)
+    days = [last_day(first, "one", number) for number in range(2 * TOGETHER)]
+    assert len(set(days[:TOGETHER])) == 1
+    assert days[TOGETHER] != days[0]
+    assert all(first <= day < first + timedelta(240) for day in days)

@@ -1,0 +1,234 @@
+"""Models of known faults: each gives the numbers of its fault, and no others at the same tensor."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from samples import (
+    Floats,
+    Key,
+    Spoil,
+    a_case,
+    candidate,
+    oracle,
+    with_pieces,
+    wrong_at,
+)
+
+from difftest.cases import numbers
+from difftest.cases.case import Case, Data, Regime, Training
+from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layout import Replicate
+from difftest.judge.comparator import compare
+from difftest.judge.measured import measure_run
+from difftest.judge.outcome import Sharded, Trace
+from difftest.judge.predictions import load, names
+from difftest.judge.stage import Stage
+
+CLIPPED = a_case(training=Training(steps=2, clip_norm=1e6))
+UNEVEN = a_case(fed=Data(batch=5))
+LATER = a_case(training=Training(steps=2))
+
+
+def predicted(case: Case, actual: Trace) -> tuple[str, ...]:
+    """What predicts the first divergence of a run."""
+    return compare(case, "backend", "side", oracle(case), actual).divergences[0].predicted
+
+
+def from_initial(case: Case, factor: float, step: int = 0) -> Spoil:
+    """Updates with the oracle's gradients times `factor` in one step, all right before it."""
+    gradients: dict[str, Floats] = {}
+    before = dict(numbers.weights(case))
+
+    def spoil(at: int, key: Key, value: Floats) -> Floats:
+        stage, name = key
+        if stage is Stage.BACKWARD:
+            gradients[name] = value
+        if stage is not Stage.UPDATE or at != step:
+            if stage is Stage.UPDATE:
+                before[name] = value
+            return value
+        return before[name] - case.training.learning_rate * factor * gradients[name]
+
+    return spoil
+
+
+def test_every_prediction_has_a_test() -> None:
+    text = Path(__file__).read_text()
+    assert [name for name in names() if f'"{name}"' not in text] == []
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9, 0.01])
+@pytest.mark.parametrize("step", [0, 1])
+def test_one_wrong_factor_for_all_gradients_of_a_step_is_that_of_another_norm(
+    factor: float, step: int
+) -> None:
+    assert "another_norm" in predicted(CLIPPED, candidate(CLIPPED, from_initial(CLIPPED, factor, step)))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        wrong_at(Stage.UPDATE, "0.weight"),
+        wrong_at(Stage.UPDATE, "0.bias", by=1e-3),
+        from_initial(CLIPPED, 2.0),
+        from_initial(CLIPPED, -1.0),
+        lambda _step, key, value: value * 0.9 if key == (Stage.UPDATE, "0.weight") else value,
+        lambda _step, key, value: value[::-1] if key == (Stage.UPDATE, "0.weight") else value,
+    ],
+    ids=["one element", "a small error", "a greater factor", "the other sign", "a factor of one", "rows"],
+)
+def test_another_wrong_update_of_a_clipped_case_is_not_that_of_another_norm(spoil: Spoil) -> None:
+    assert "another_norm" not in predicted(CLIPPED, candidate(CLIPPED, spoil))
+
+
+def test_an_update_with_the_gradient_as_it_was_is_unclipped() -> None:
+    case = a_case()
+    clipped = oracle(case)
+    key, halved = (Stage.UPDATE, "0.weight"), candidate(case, from_initial(case, 0.5))
+    expected = with_pieces(clipped, 0, key, {0: halved.steps[0][key].pieces[0]})
+    shown = compare(case, "backend", "side", expected, candidate(case)).divergences[0]
+    assert (shown.tensor, "unclipped" in shown.predicted) == ("0.weight", True)
+    other = candidate(case, wrong_at(Stage.UPDATE, "0.weight"))
+    shown = compare(case, "backend", "side", expected, other).divergences[0]
+    assert (shown.tensor, "unclipped" in shown.predicted) == ("0.weight", False)
+
+
+def apart(by: tuple[float, float], stage: Stage = Stage.BACKWARD) -> Trace:
+    """A run whose two ranks hold a tensor that is off by these numbers."""
+    key, case = (stage, "0.weight"), a_case()
+    right = candidate(case)
+    held = right.steps[0][key].pieces
+    return with_pieces(right, 0, key, {rank: held[rank] + off for rank, off in enumerate(by)})
+
+
+@pytest.mark.parametrize("stage", [Stage.BACKWARD, Stage.UPDATE])
+@pytest.mark.parametrize(
+    ("by", "fits"), [((0.25, -0.25), True), ((1e3, -1e3), True), ((0.25, 0.25), False), ((0.0, 0.5), False)]
+)
+def test_a_missing_reduction_leaves_the_mean_over_the_ranks_right(
+    by: tuple[float, float], stage: Stage, *, fits: bool
+) -> None:
+    assert ("mean_over_ranks" in predicted(a_case(), apart(by, stage))) is fits
+
+
+def with_loss(case: Case, loss: float) -> Trace:
+    right = candidate(case)
+    pieces = {rank: np.array(loss) for rank in range(case.world_size)}
+    return with_pieces(right, 0, (Stage.FORWARD, "loss"), pieces)
+
+
+def losses_by_row(case: Case) -> Floats:
+    """The mean squared error of each row."""
+    outputs = oracle(case).steps[0][Stage.FORWARD, "output"].pieces[0]
+    return np.asarray(((outputs - numbers.batch(case, 0).targets) ** 2).mean(axis=1))
+
+
+def test_the_mean_of_unequal_shards_is_that_of_their_means() -> None:
+    rows = losses_by_row(UNEVEN)
+    means = float(np.mean([rows[:3].mean(), rows[3:].mean()]))
+    assert "mean_of_shards" in predicted(UNEVEN, with_loss(UNEVEN, means))
+    for wrong in (means * 1.01, float(rows.mean()) * 2.0, float(rows[:3].mean())):
+        assert "mean_of_shards" not in predicted(UNEVEN, with_loss(UNEVEN, wrong))
+
+
+def nothing_trained(case: Case, but: str = "") -> Trace:
+    """A run whose parameters keep their initial values, except one."""
+    initial = numbers.weights(case)
+
+    def spoil(_step: int, key: Key, value: Floats) -> Floats:
+        stage, name = key
+        return initial[name] if stage is Stage.UPDATE and name != but else value
+
+    return candidate(case, spoil)
+
+
+def test_a_run_that_trains_nothing_keeps_all_initial_values() -> None:
+    assert "untrained" in predicted(LATER, nothing_trained(LATER))
+    assert "untrained" not in predicted(LATER, nothing_trained(LATER, but="0.bias"))
+    late = candidate(LATER, wrong_at(Stage.FORWARD, "output", step=1))
+    assert "untrained" not in predicted(LATER, late)
+
+
+def shares_applied(factors: tuple[float, float], off: float = 0.0) -> Trace:
+    """A run whose two ranks update with their own share of the gradient, clipped by these factors."""
+    case, right = CLIPPED, candidate(CLIPPED)
+    for name, initial in numbers.weights(case).items():
+        key = (Stage.UPDATE, name)
+        gradient = np.asarray(right.steps[0][Stage.BACKWARD, name].pieces[0], np.float64)
+        own = np.random.default_rng(len(name)).normal(size=gradient.shape)
+        pieces = {
+            rank: (initial - case.training.learning_rate * factor * (gradient + sign * own) + rank * off)
+            for rank, factor, sign in zip((0, 1), factors, (1.0, -1.0), strict=True)
+        }
+        right = with_pieces(right, 0, key, pieces)
+    return right
+
+
+@pytest.mark.parametrize(
+    ("factors", "off", "fits"),
+    [
+        ((0.5, 0.25), 0.0, True),
+        ((1.0, 0.1), 0.0, True),
+        ((1.0, 1.0), 0.0, True),
+        ((0.5, 0.25), 1e-3, False),
+        ((-0.5, 0.5), 0.0, False),
+        ((4.0, 0.5), 0.0, False),
+    ],
+)
+def test_ranks_that_clip_their_own_shares_have_updates_that_add_up_to_the_right_one(
+    factors: tuple[float, float], off: float, *, fits: bool
+) -> None:
+    assert ("clipped_apart" in predicted(CLIPPED, shares_applied(factors, off))) is fits
+
+
+@pytest.mark.parametrize(
+    ("regime", "by", "fits"),
+    [("normal", 1e-5, True), ("normal", 0.1, False), ("tiny", 1e-5, True), ("tiny", 1e3, False)],
+)
+def test_a_lost_epsilon_changes_an_output_by_little(regime: Regime, by: float, *, fits: bool) -> None:
+    case = a_case(fed=Data(batch=4, regime=regime))
+    wrong = candidate(case, wrong_at(Stage.FORWARD, "output", by=by))
+    assert ("lost_epsilon" in predicted(case, wrong)) is fits
+
+
+NORMED = a_case(
+    (
+        BuildingBlock(
+            block="batch_norm",
+            arguments={},
+            parameters={},
+            inputs=4,
+            outputs=4,
+            held_buffers={"norm.running_var": (4,)},
+        ),
+    ),
+    training=Training(accumulation=2),
+    sharded={"0.norm.running_var": (Replicate(),)},
+)
+
+
+@pytest.mark.parametrize(
+    ("factor", "off", "fits"),
+    [(7 / 8, 0.0, True), (1 / 2, 0.0, True), (0.83, 0.0, False), (9 / 8, 0.0, False), (7 / 8, 1e-3, False)],
+)
+def test_a_biased_variance_lacks_one_part_of_the_number_of_values(
+    factor: float, off: float, *, fits: bool
+) -> None:
+    added, name = np.array([1.0, 2.0, 0.5, 3.0]), "0.norm.running_var"
+    kept = 0.9**NORMED.training.accumulation
+    value = kept + factor * added + np.array([off, 0.0, 0.0, 0.0])
+    expected, actual = (one_buffer(name, whole) for whole in (kept + added, value))
+    run = measure_run(NORMED, "backend", "side", expected, actual)
+    assert load("biased_variance").predicts(run, (0, Stage.UPDATE, name)) is fits
+
+
+def one_buffer(name: str, value: Floats) -> Trace:
+    """A trace of one step that has one buffer alone."""
+    key = (Stage.UPDATE, name)
+
+    def held(whole: Floats) -> Sharded:
+        pieces = dict.fromkeys(range(NORMED.world_size), whole)
+        return Sharded(shape=(4,), dtype="float64", placements=(Replicate(),), pieces=pieces)
+
+    return Trace(steps=({key: held(value)},), noise=({key: held(np.full(4, 1e-9))},))
