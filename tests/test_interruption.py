@@ -170,3 +170,20 @@ def test_signals_are_as_before_where_nothing_runs() -> None:
     thread.start()
     thread.join()
     assert inside == [before]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["run", "nightly"])
+def test_a_command_that_is_stopped_before_its_first_run_writes_its_reports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    @contextmanager
+    def stopped(*_: object) -> Iterator[Campaign]:
+        raise StoppedError("interrupted", status=STATUS)  # noqa: EM101  as the connection raises it
+        yield
+
+    for one in (run, nightly):
+        monkeypatch.setattr(one, "campaign_on_cluster", stopped)
+    done = run_again(tmp_path) if command == "run" else nightly_run(tmp_path)
+    assert isinstance(done.exception, StoppedError)
+    assert (tmp_path / "summary.json").is_file()

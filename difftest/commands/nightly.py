@@ -17,7 +17,7 @@ from difftest.clock import utc_today
 from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import campaign_on_cluster, define
-from difftest.commands.service.night import run_night
+from difftest.commands.service.night import Night, run_night
 from difftest.commands.service.night_before import night_before
 from difftest.commands.service.options import (
     Deciding,
@@ -40,6 +40,7 @@ from difftest.commands.service.own_model import take_model
 from difftest.commands.service.progress import announce
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
+from difftest.errors import StoppedError
 from difftest.findings.ledger import read_ledger
 from difftest.records import announced, resume
 
@@ -123,8 +124,12 @@ def _run(request: CampaignRequest, output: Output) -> int:
     with resume.resumed(corpus, definition.name) as recorded:
         definition.keep(corpus)
         announced.expire(corpus, utc_today())
-        with campaign_on_cluster(request, corpus, ledger) as campaign:
-            night = run_night(campaign, ledger, request, recorded)
+        night = Night()
+        try:
+            with campaign_on_cluster(request, corpus, ledger) as campaign:
+                night = run_night(campaign, ledger, request, recorded)
+        except StoppedError as stop:  # before the first run
+            night.tally.stopped = stop
         night.tally.count_as_new(announced.new_findings(corpus, definition.name))
         if not request.as_json:
             click.echo(night.summary())

@@ -45,6 +45,7 @@ from difftest.commands.service.own_model import take_model
 from difftest.commands.service.progress import announce
 from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
+from difftest.errors import StoppedError
 from difftest.findings.ledger import Ledger, read_ledger
 from difftest.records import announced, resume
 from difftest.records.corpus import Corpus
@@ -129,11 +130,14 @@ def run_campaign(request: CampaignRequest, output: Output, joined: Joined | None
     with resume.resumed(corpus, definition.name, fresh=request.fresh) as recorded:
         definition.keep(corpus)
         announced.expire(corpus, utc_today())
+        tally = recorded_tally(definition.name, candidates(request.backends), corpus, recorded, ledger)
         if is_complete(request, recorded, corpus):
             click.echo(f"campaign {definition.name}: every case is recorded already", err=True)
-            tally = recorded_tally(definition.name, candidates(request.backends), corpus, recorded, ledger)
         else:
-            with (joined or campaign_on_cluster)(request, corpus, ledger) as campaign:
-                tally = run_cases(campaign, request, recorded, ledger)
+            try:
+                with (joined or campaign_on_cluster)(request, corpus, ledger) as campaign:
+                    tally = run_cases(campaign, request, recorded, ledger)
+            except StoppedError as stop:  # before the first run
+                tally.stopped = stop
         tally.count_as_new(announced.new_findings(corpus, definition.name))
         return conclude(request, output, tally)
