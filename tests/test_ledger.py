@@ -420,13 +420,20 @@ def test_integers_are_rounded_by_collectives_alone() -> None:
 
 
 def test_a_fault_that_ends_every_run_needs_a_backend_and_an_exact_cause() -> None:
-    exact = {
+    exact: dict[str, Any] = {
         "fingerprint": "xla_tp-completion-*",
         "cause": "AttributeError\nno mesh\nmesh.py:get",
         "always": True,
+        "upstream": "x",
+        "reason": "y",
+        "expires": TODAY,
     }
-    rest: dict[str, Any] = {"upstream": "x", "reason": "y", "expires": TODAY}
-    assert Entry(**exact, **rest).always
-    for changes in ({"fingerprint": "xla_*-completion-*"}, {"cause": "*"}, {"where": {"mesh": "dp=2"}}):
+    assert Entry(**exact).always
+    wrong: list[dict[str, Any]] = [
+        {"fingerprint": "xla_*-completion-*"},
+        {"cause": "*"},
+        {"where": {"mesh": "dp=2"}},
+    ]
+    for changes in wrong:
         with pytest.raises(ValueError, match="must name one backend and an exact cause"):
-            Entry(**{**exact, **changes}, **rest)
+            Entry(**(exact | changes))
