@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from difftest.commands.service.ending import print_ending
 from difftest.commands.service.tally import Tally
 from difftest.findings.ledger import NOTICE, Entry, Ledger, read_ledger
+from difftest.records.conclusion import Conclusion
 from tools.renew import TOGETHER, last_day, renewed
 
 TODAY = date(2026, 11, 27)
@@ -52,7 +53,7 @@ def test_the_end_of_a_campaign_has_one_line_about_entries_that_expire_soon(
     days: tuple[int, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("difftest.commands.service.ending.utc_today", lambda: TODAY)
-    print_ending(Tally(ledger=ending(*days)), (), {})
+    print_ending(Tally(ledger=ending(*days)), (), {}, Conclusion())
     assert capsys.readouterr().out.count("will expire by") == (days == (3,))
 
 

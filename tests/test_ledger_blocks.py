@@ -32,7 +32,7 @@ WRONG = Divergence(
 )
 
 
-def of_block(name: str, **options: bool | str) -> Case:
+def of_block(name: str, **options: bool | str | float) -> Case:
     block = BuildingBlock(block=name, arguments=options, parameters={"weight": (4, 4)}, inputs=4, outputs=4)
     return a_case((block,))
 

@@ -70,7 +70,7 @@ VACUOUS = {
         lines(999, "xla_spmd", **CANNOT) + lines(1, "xla_spmd", first=999),
         "999 of 1000 cases are not supported, usually 0%",
     ),
-    "a canary that nobody hears": (
+    "damage that the judge does not notice": (
         lines(30, "xla_spmd", canary="not noticed: a crash"),
         "the judge itself is in doubt: its canary was not noticed: a crash (in 30 runs of xla_spmd)",
     ),

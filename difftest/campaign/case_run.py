@@ -153,11 +153,11 @@ def _watched(campaign: Campaign, member: _Member, name: str, comparison: Compari
     truth, actual = member.runs[ORACLE].outcome, member.runs[name].outcome
     if not (isinstance(truth, Trace) and isinstance(actual, Trace)):
         return comparison
-    if comparison.verdict != "agree" or not canary.sings(member.index):
+    if comparison.verdict != "agree" or not canary.is_due(member.index):
         return comparison
     side = campaign.backends[name].SIDE
     return dataclasses.replace(
-        comparison, canary=canary.heard(member.case, name, side, truth, actual, member.index)
+        comparison, canary=canary.watch(member.case, name, side, truth, actual, member.index)
     )
 
 

@@ -163,7 +163,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def never_worked(self, shown: Mapping[str, Divergence], today: date) -> dict[str, str]:
         """The issues of faults that end every run of their backend, by the fingerprints of what was shown."""
-        always = [entry for entry in self._counting(today) if entry.always]
+        always = [entry for entry in self.counting(today) if entry.always]
         pairs = ((name, entry) for name, one in shown.items() for entry in always if entry.resembles(one))
         return {name: entry.upstream for name, entry in pairs}
 

@@ -10,18 +10,20 @@ The noise of an element is computed here and not by `noise.floor`, which may be 
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
-from difftest.cases.layout import ALONE, Mesh, local_slices, replica_groups
+from difftest.cases.layout import ALONE, Mesh, local_slices
+from difftest.judge import checks
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.measured import Key
 from difftest.judge.noise import NATIVE_MOST
-from difftest.judge.outcome import PARTLY_DETERMINISTIC, Failure, Outcome, Sharded, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Sharded, Symptom, Trace
+from difftest.judge.spoiled import with_tensor
 from difftest.judge.stage import Stage
 
 LOUD, QUIET = 16.0, 0.1
@@ -53,8 +55,8 @@ class Error(NamedTuple):
     noise: float
 
 
-class Damage(NamedTuple):
-    """Damage to a run: what is compared, and in words what it is, by the check that must report it.
+class Spoiled(NamedTuple):
+    """Damaged runs: what is compared, and in words what the damage is, by the check that must report it.
 
     Where the check is empty, the runs must not agree.
     """
@@ -65,30 +67,34 @@ class Damage(NamedTuple):
     again: Outcome | None = None
 
 
-def sings(index: int) -> bool:
+def is_due(index: int) -> bool:
     """Whether the case with this index in its campaign has a canary, whatever ran before it."""
     return index % BESIDE < FIRST or index % EVERY == 0
 
 
-def heard(case: Case, backend: str, side: str, truth: Trace, actual: Trace, turn: int) -> str:  # noqa: PLR0913, PLR0917  a run, as `compare`
+def watch(case: Case, backend: str, side: str, truth: Trace, actual: Trace, turn: int) -> str:  # noqa: PLR0913, PLR0917  a run, as `compare`
     """What the judge makes of damaged copies of `actual`, which agrees with `truth`.
 
     `NOTICED` or `NOTHING_ROUNDS`, or else what it did not notice. The tensors that get errors take turns.
     """
 
-    def judged(damage: Damage) -> Comparison:
-        return compare(case, backend, side, damage.expected, damage.actual, damage.again)
+    def judged(spoiled: Spoiled) -> Comparison:
+        return compare(case, backend, side, spoiled.expected, spoiled.actual, spoiled.again)
 
-    missed = [words for one in _damages(case, truth, actual, turn) for words in _missed(judged(one), one)]
+    missed = [
+        words
+        for spoiled in _spoiled(case, truth, actual, turn)
+        for words in _missed(judged(spoiled), spoiled)
+    ]
     chosen = errors(case, truth, actual, turn)
     if chosen:
-        loud = judged(Damage(truth, with_errors(case, truth, actual, chosen, LOUD), {}))
-        reported = {(one.step, one.stage, one.tensor) for one in loud.divergences}
+        loud = judged(Spoiled(truth, with_errors(case, truth, actual, chosen, LOUD), {}))
+        reported = {(shown.step, shown.stage, shown.tensor) for shown in loud.divergences}
         keys = (error.key for error in chosen if error.key not in reported)
         size = f"an error of {LOUD:g} times the rounding noise"
         missed += [f"{size} in step {step}, {stage}, {name}" for step, stage, name in keys]
     if chosen and inexact(case):
-        quiet = judged(Damage(truth, with_errors(case, truth, actual, chosen, QUIET), {}))
+        quiet = judged(Spoiled(truth, with_errors(case, truth, actual, chosen, QUIET), {}))
         if quiet.verdict != "agree":
             return f"an error of {QUIET:g} times the rounding noise is reported"
     if missed:
@@ -96,12 +102,12 @@ def heard(case: Case, backend: str, side: str, truth: Trace, actual: Trace, turn
     return NOTICED if chosen else NOTHING_ROUNDS
 
 
-def _missed(comparison: Comparison, damage: Damage) -> list[str]:
+def _missed(comparison: Comparison, spoiled: Spoiled) -> list[str]:
     """What the judge did not notice of some damage, in words."""
-    checks = {one.check for one in comparison.divergences} | {
-        "" if comparison.verdict != "agree" else "agree"
-    }
-    return [words for check, words in damage.words.items() if check not in checks]
+    reported = {shown.check for shown in comparison.divergences}
+    if comparison.verdict != "agree":
+        reported.add("")
+    return [words for check, words in spoiled.words.items() if check not in reported]
 
 
 def errors(case: Case, truth: Trace, actual: Trace, turn: int) -> list[Error]:
@@ -157,74 +163,44 @@ def with_errors(case: Case, truth: Trace, actual: Trace, chosen: Sequence[Error]
             if all(0 <= place < extent for place, extent in zip(at, piece.shape, strict=True)):
                 pieces[rank] = np.array(piece)
                 pieces[rank][tuple(at)] = value
-        actual = _with(actual, error.key, dataclasses.replace(tensor, pieces=pieces))
+        actual = with_tensor(actual, error.key, dataclasses.replace(tensor, pieces=pieces))
     return actual
 
 
-def _damages(case: Case, truth: Trace, actual: Trace, turn: int) -> Iterator[Damage]:
-    """The damage that a run can have; of a program that which depends on no operator."""
-    step = len(actual.steps) - 1
-    crash = Failure(symptom=Symptom.CRASH, stage=Stage.UPDATE, step=step, kind="SIGABRT", message="canary")
-    yield Damage(truth, crash, {"completion": "a run that crashed"})
-    yield Damage(crash, actual, {"": "an oracle that failed"})
+def _spoiled(case: Case, truth: Trace, actual: Trace, turn: int) -> Iterator[Spoiled]:
+    """Runs with the damage that the checks declare, and runs whose agreement would mean nothing.
+
+    All damage that leaves a run is done to one copy, whose second run is the right one.
+    """
+    spoiled, words = actual, dict[str, str]()
+    for name, check in checks.load_all().items():
+        damage = check.TRAITS.damage
+        match damage.spoil(case, spoiled) if damage else None:
+            case Failure() as failure:
+                yield Spoiled(truth, failure, {name: damage.words})
+            case Trace() as spoiled:
+                words[name] = damage.words
+    yield Spoiled(truth, spoiled, words, again=actual)
+    failed = Failure(
+        symptom=Symptom.EXCEPTION, stage=Stage.BUILD, step=0, kind="RuntimeError", message="canary"
+    )
+    yield Spoiled(failed, actual, {"": "an oracle that failed"})
     other = dataclasses.replace(actual, environment={**actual.environment, "numbers": "canary"})
-    yield Damage(truth, other, {"": "a run of other numbers"})
-    if case.model.is_program:
-        key = (step, *next(iter(truth.steps[step])))
-        yield Damage(truth, _with(actual, key, None), {"shape": "a tensor that is missing"})
-    else:
-        yield _spoiled(case, truth, actual)
+    yield Spoiled(truth, other, {"": "a run of other numbers"})
+    if not case.model.is_program:
         yield _vain(truth, actual, turn)
 
 
-def _spoiled(case: Case, truth: Trace, actual: Trace) -> Damage:
-    """A run without its last loss, with a value that is not a number, with bits of one rank alone, and moved.
-
-    The right run is its second one.
-    """
-    spoiled, words, step = actual, {"shape": "a tensor that is missing"}, len(actual.steps) - 1
-    _, *places = ([at for at in truth.steps[step] if kind(*at)] for kind in KINDS)
-    output, gradient, parameter = ((step, *own[-1]) if own else None for own in places)
-    if output and (held := _held(actual, output)) is not None:
-        spoiled = _with_element(spoiled, output, held, np.nan)
-        words["finite"] = "a value that is not a number"
-    if gradient and (held := _held(actual, gradient)) is not None:
-        tensor = actual.steps[step][gradient[1:]]
-        last = tensor.pieces[held].flat[-1]
-        spoiled = _with_element(spoiled, gradient, held, np.nextafter(last, last.dtype.type(np.inf)))
-        if actual.environment.get("deterministic") != PARTLY_DETERMINISTIC:
-            words["determinism"] = "other bits in a second run"
-        if any(
-            held in ranks and len(ranks) > 1 for ranks in replica_groups(tensor.placements, case.layout.mesh)
-        ):
-            words["replicas"] = "a rank with other bits"
-    if parameter and actual.events.device:
-        tensor = actual.steps[step][parameter[1:]]
-        spoiled = _with(spoiled, parameter, dataclasses.replace(tensor, devices=("canary",)))
-        words["on_device"] = "a tensor on another device"
-    return Damage(truth, _with(spoiled, (step, Stage.FORWARD, "loss"), None), words, again=actual)
-
-
-def _vain(truth: Trace, actual: Trace, turn: int) -> Damage:
+def _vain(truth: Trace, actual: Trace, turn: int) -> Spoiled:
     """Runs that agree, and whose agreement means nothing: one reason for it, by turns."""
     if turn % 3 == 0:
-        return Damage(_zeros(truth), _zeros(actual), {"": "zeros everywhere"})
+        return Spoiled(_zeros(truth), _zeros(actual), {"": "zeros everywhere"})
     words, changes = (
         ("values out of the range of the dtype", {"in_range": False}),
         ("a run of torch's own that no rounding explains", {"native": 2.0 * NATIVE_MOST}),
     )[turn % 3 - 1]
     events = msgspec.structs.replace(truth.events, **changes)
-    return Damage(dataclasses.replace(truth, events=events), actual, {"": words})
-
-
-def _held(actual: Trace, key: Key) -> int | None:
-    """The last rank that holds values of a tensor."""
-    tensor = actual.steps[key[0]].get(key[1:])
-    pieces = tensor.pieces if tensor else {}
-    return next(
-        (rank for rank, piece in reversed(list(pieces.items())) if piece.size and piece.dtype.kind == "f"),
-        None,
-    )
+    return Spoiled(dataclasses.replace(truth, events=events), actual, {"": words})
 
 
 def _zeros(trace: Trace) -> Trace:
@@ -234,19 +210,3 @@ def _zeros(trace: Trace) -> Trace:
 
     steps = tuple({key: zero(tensor) for key, tensor in step.items()} for step in trace.steps)
     return dataclasses.replace(trace, steps=steps)
-
-
-def _with_element(trace: Trace, key: Key, rank: int, value: Any) -> Trace:  # noqa: ANN401  a number of numpy's
-    """The trace with another last element in the piece of one rank."""
-    tensor = trace.steps[key[0]][key[1:]]
-    piece = np.array(tensor.pieces[rank])
-    piece.flat[-1] = value
-    return _with(trace, key, dataclasses.replace(tensor, pieces={**tensor.pieces, rank: piece}))
-
-
-def _with(trace: Trace, key: Key, tensor: Sharded | None) -> Trace:
-    """The trace with another tensor, or without it."""
-    step, *_ = key
-    kept = {at: one for at, one in trace.steps[step].items() if tensor or at != key[1:]}
-    changed = kept if tensor is None else {**kept, key[1:]: tensor}
-    return dataclasses.replace(trace, steps=(*trace.steps[:step], changed, *trace.steps[step + 1 :]))

@@ -14,7 +14,7 @@ import ray
 from ray._private import node, ray_constants, services
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
-from ray._raylet import GcsClient  # type: ignore[attr-defined]  of a compiled module
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # of a compiled module
 from ray.job_config import JobConfig
 
 from difftest import processes

@@ -14,6 +14,7 @@ from difftest.cases.case import Case
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
+from difftest.judge.spoiled import Damage
 from difftest.judge.stage import Stage
 
 ScriptKind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]
@@ -35,6 +36,8 @@ class Traits:
     * `scripts`: how a reproducer script shows its divergences, by symptom; empty where no script can.
     * `places`: the stage and name of the tensors of a case that it compares, each by itself; None where it
       compares something else.
+    * `damage`: what a campaign does to a copy of a right run to see that the check reports it
+      (`difftest.judge.canary`); None where it does nothing.
     """
 
     uses_numbers: bool = False
@@ -45,6 +48,7 @@ class Traits:
     lacks_capability: bool = False
     scripts: Mapping[Symptom, ScriptKind] = field(default_factory=dict)
     places: Callable[[Case], Iterable[tuple[Stage, str]]] | None = None
+    damage: Damage | None = None
 
 
 class Check(Protocol):

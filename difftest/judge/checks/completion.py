@@ -2,11 +2,19 @@
 
 from collections.abc import Iterator
 
+from difftest.cases.case import Case
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Failure, Symptom, dies
+from difftest.judge.outcome import Failure, Symptom, Trace, dies
+from difftest.judge.spoiled import Damage
 from difftest.judge.stage import STAGES, Stage
+
+
+def _crashed(_case: Case, right: Trace) -> Failure:
+    step = len(right.steps) - 1
+    return Failure(symptom=Symptom.CRASH, stage=Stage.UPDATE, step=step, kind="SIGABRT", message="canary")
+
 
 ORDER = 0
 TRAITS = Traits(
@@ -17,6 +25,7 @@ TRAITS = Traits(
         Symptom.CRASH: "crash",
         Symptom.HANG: "hang",
     },
+    damage=Damage(words="a run that crashed", spoil=_crashed),
 )
 
 

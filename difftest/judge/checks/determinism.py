@@ -4,13 +4,30 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from difftest.cases.case import Case
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import PARTLY_DETERMINISTIC, Failure, Sharded, Symptom
+from difftest.judge.outcome import PARTLY_DETERMINISTIC, Failure, Sharded, Symptom, Trace
+from difftest.judge.spoiled import Damage, holder, last, nudged
+from difftest.judge.stage import Stage
+
+
+def _other_bits(case: Case, right: Trace) -> Trace | None:
+    key = None if case.model.is_program else last(right, Stage.BACKWARD)
+    rank = holder(right, key) if key else None
+    if key is None or rank is None or _may_vary(right):
+        return None
+    return nudged(right, key, rank)
+
+
+def _may_vary(run: Trace) -> bool:
+    """Whether the backend had to use kernels that are not deterministic."""
+    return run.environment.get("deterministic") == PARTLY_DETERMINISTIC
+
 
 ORDER = 2
-TRAITS = Traits(takes_two_runs=True)
+TRAITS = Traits(takes_two_runs=True, damage=Damage(words="other bits in a second run", spoil=_other_bits))
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
@@ -24,7 +41,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     if isinstance(run.again, Failure):
         yield run.failure("determinism", run.again, "run again, it failed: ")
         return
-    if run.actual.environment.get("deterministic") == PARTLY_DETERMINISTIC:
+    if _may_vary(run.actual):
         return
     for key, tensor in run.tensors():
         step, stage, name = key

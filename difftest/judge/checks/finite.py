@@ -4,15 +4,29 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from difftest.cases.case import Case
 from difftest.cases.layout import local_slices
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.elements import KINDS, Kinds, kinds
 from difftest.judge.measured import Key, MeasuredRun
-from difftest.judge.outcome import Sharded, Symptom
+from difftest.judge.outcome import Sharded, Symptom, Trace
+from difftest.judge.spoiled import Damage, holder, last, with_last_element
+from difftest.judge.stage import Stage
+
+
+def _with_nan(case: Case, right: Trace) -> Trace | None:
+    key = None if case.model.is_program else last(right, Stage.FORWARD)
+    rank = holder(right, key) if key else None
+    return with_last_element(right, key, rank, np.nan) if key and rank is not None else None
+
 
 ORDER = 3
-TRAITS = Traits(uses_numbers=True, scripts={Symptom.NONFINITE: "nonfinite"})
+TRAITS = Traits(
+    uses_numbers=True,
+    scripts={Symptom.NONFINITE: "nonfinite"},
+    damage=Damage(words="a value that is not a number", spoil=_with_nan),
+)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -5,19 +5,30 @@ Numbers that the host computed agree too, and prove nothing about the device. A 
 judged.
 """
 
+import dataclasses
 from collections.abc import Iterator
 
+from difftest.cases.case import Case
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Events, increases
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Symptom
+from difftest.judge.outcome import Symptom, Trace
+from difftest.judge.spoiled import Damage, last, tensor_at, with_tensor
 from difftest.judge.stage import Stage
+
+
+def _moved(case: Case, right: Trace) -> Trace | None:
+    key = last(right, Stage.UPDATE)
+    if not key or case.model.is_program or not right.events.device:
+        return None
+    return with_tensor(right, key, dataclasses.replace(tensor_at(right, key), devices=("canary",)))
+
 
 ORDER = 5
 """Last: wrong numbers are reported as such, wherever they were computed."""
 
-TRAITS = Traits(lacks_capability=True)
+TRAITS = Traits(lacks_capability=True, damage=Damage(words="a tensor on another device", spoil=_moved))
 
 MOVES = ("Copy", "TBackward", "View", "AccumulateGrad")
 """In the names of autograd's nodes that compute nothing: the operators beside them come first."""

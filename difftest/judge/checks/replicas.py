@@ -5,12 +5,25 @@ from itertools import product
 
 import numpy as np
 
+from difftest.cases.case import Case
 from difftest.cases.layout import replica_groups
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Sharded, Symptom
+from difftest.judge.outcome import Sharded, Symptom, Trace
+from difftest.judge.spoiled import Damage, holder, last, nudged, tensor_at
 from difftest.judge.stage import Stage
+
+
+def _parted(case: Case, right: Trace) -> Trace | None:
+    key = None if case.model.is_program else last(right, Stage.BACKWARD)
+    rank = holder(right, key) if key else None
+    if key is None or rank is None:
+        return None
+    groups = replica_groups(tensor_at(right, key).placements, case.layout.mesh)
+    copied = any(rank in ranks and len(ranks) > 1 for ranks in groups)
+    return nudged(right, key, rank) if copied else None
+
 
 ORDER = 2
 TRAITS = Traits(
@@ -18,6 +31,7 @@ TRAITS = Traits(
     compares_ranks=True,
     scripts={Symptom.MISMATCH: "replicas"},
     places=lambda case: product((Stage.BACKWARD, Stage.UPDATE), case.model.parameters()),
+    damage=Damage(words="a rank with other bits", spoil=_parted),
 )
 
 

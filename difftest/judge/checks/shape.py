@@ -5,15 +5,29 @@ In a program, operands and results have dtypes of their own.
 
 from collections.abc import Iterator
 
+from difftest.cases.case import Case
 from difftest.cases.layout import Placements
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Key, MeasuredRun
-from difftest.judge.outcome import Failure, Sharded, Symptom
+from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
+from difftest.judge.spoiled import Damage, with_tensor
 from difftest.judge.stage import Stage
 
+
+def _incomplete(case: Case, right: Trace) -> Trace:
+    """The run without its last loss, or without the first tensor of a program."""
+    step = len(right.steps) - 1
+    missing = next(iter(right.steps[step])) if case.model.is_program else (Stage.FORWARD, "loss")
+    return with_tensor(right, (step, *missing), None)
+
+
 ORDER = 1
-TRAITS = Traits(sees_sizes=True, scripts={Symptom.MISMATCH: "shape"})
+TRAITS = Traits(
+    sees_sizes=True,
+    scripts={Symptom.MISMATCH: "shape"},
+    damage=Damage(words="a tensor that is missing", spoil=_incomplete),
+)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

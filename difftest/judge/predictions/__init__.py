@@ -9,6 +9,7 @@ from functools import cache
 from typing import Protocol
 
 import msgspec
+import numpy as np
 
 from difftest import plugins
 from difftest.judge.divergence import Divergence
@@ -40,5 +41,6 @@ def with_predictions(run: MeasuredRun, shown: Divergence) -> Divergence:
     at = (shown.step, shown.stage, shown.tensor)
     if shown.symptom is not Symptom.MISMATCH or isinstance(run.actual, Failure) or at not in run.measured:
         return shown
-    predicted = tuple(name for name in names() if load(name).predicts(run, at))
+    with np.errstate(invalid="ignore", over="ignore"):  # a wrong run may hold infinities
+        predicted = tuple(name for name in names() if load(name).predicts(run, at))
     return msgspec.structs.replace(shown, predicted=predicted)
