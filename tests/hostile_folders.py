@@ -113,7 +113,7 @@ def module(folder: Path) -> bytes:
     case = own_case(folder)
     file = folder / "model.py"
     file.write_text(planted(folder) + file.read_text())
-    layer = replace(case.model.layers[0], files={"model.py": sources.digest(file)})  # type: ignore[type-var]
+    layer = replace(case.model.layers[0], files={"model.py": sources.digest(file)})
     return replace(case, model=replace(case.model, layers=(layer,))).to_json()
 
 
