@@ -184,6 +184,7 @@ def _fault(rng: Random, case: Case) -> Fault:
     if kind in ("raises", "crash", "hang"):
         failure = "SIGABRT" if kind == "crash" else "RuntimeError"
         return Fault(kind=kind, stage=stage, step=step, failure=failure, needle=PAYLOADS[3])
+    stage = Stage.UPDATE if kind == "replicas" else stage
     tensor = rng.choice(("loss", "output")) if stage is Stage.FORWARD else rng.choice(names)
     if case.model.is_program and tensor == "output":
         tensor = "0.output"

@@ -3,6 +3,7 @@
 import itertools
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,7 +80,8 @@ def test_the_simplest_case_of_a_fault_is_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, sizes = tmp_path / "known.jsonl", {"vocabulary": 8, "classes": 4, "smoothing": 0.0}
-    block = of_block("cross_entropy", **sizes, weighted=False, reduction="mean", ignored=True)
+    options: Any = sizes | {"weighted": False, "reduction": "mean", "ignored": True}
+    block = of_block("cross_entropy", **options)
     corpus = Corpus(tmp_path / CORPUS)
     corpus.prepare()
     corpus.save(replace(FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint), block)

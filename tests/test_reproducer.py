@@ -219,7 +219,8 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_without_a_run(
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: pytest.fail("it was run"))
     corpus = Corpus(tmp_path)
     corpus.save(changed(FINDING, check=check), a_case())
-    done = CliRunner().invoke(command, [str(tmp_path / FINDING.fingerprint), "--json"], standalone_mode=False)
+    arguments = [str(tmp_path / FINDING.fingerprint), "--json", "--trust"]
+    done = CliRunner().invoke(command, arguments, standalone_mode=False)
     output = json.loads(done.stdout)
     assert (done.return_value, output["reason"]) == (
         1,

@@ -213,8 +213,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The case that `to_json` wrote; `UsageError` if the text is wrong or too new."""
         try:
             case = msgspec.json.decode(text, type=cls)
-            for part in (*case.training_features, *(layer for _, layer in walk(case.model.layers))):
-                part.require_declared()
+            for feature in case.training_features:
+                feature.require_declared()
+            for _, layer in walk(case.model.layers):
+                layer.require_declared()
         except (msgspec.DecodeError, UsageError, RecursionError, UnicodeError) as error:
             raise unreadable.explained(text, error, SCHEMA) from error
         return case

@@ -5,6 +5,7 @@ options as a struct, in a file of its own, and nothing else is read (`difftest.c
 `difftest.cases.blocks`).
 """
 
+import keyword
 import reprlib
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
@@ -20,7 +21,7 @@ MOST = 1_000_000
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
 """A name in Python, in ASCII: Python reads some other letters as these."""
 
-DOTTED = r"[A-Za-z0-9_]{1,200}(\.[A-Za-z0-9_]{1,200}){0,40}"
+DOTTED = rf"(?:\d{{1,9}}|{NAME})(?:\.(?:\d{{1,9}}|{NAME})){{0,40}}"
 """The name of a tensor in a model, as `0.q.weight`."""
 
 Step: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=199)]
@@ -30,6 +31,9 @@ Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0.0, le=MOST)]
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
+Keyword: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"^(?!(?:{'|'.join(keyword.kwlist)})\Z){NAME}\Z")]
+"""The name of an argument."""
+
 TensorName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"^{DOTTED}\Z")]
 
 

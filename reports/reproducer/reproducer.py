@@ -233,9 +233,8 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
 def _tidy(template: str, script: Script | ProgramScript) -> str:
     text = _environment().get_template(template).render(it=script, Stage=Stage)
     own = isinstance(script, OwnScript)
-    tidy = tidied(text, short=not own)
-    require_permitted(tidy, own=own)
-    return tidy
+    require_permitted(text, own=own)
+    return tidied(text, short=not own)
 
 
 def tidied(text: str, *, short: bool = False) -> str:

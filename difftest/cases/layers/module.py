@@ -11,7 +11,7 @@ import msgspec
 
 from difftest.cases.calls import ModuleCall
 from difftest.cases.layers.operator import Argument, Operator, referred
-from difftest.cases.schema import Name, TensorName
+from difftest.cases.schema import Keyword, Name, TensorName
 
 FUNCTIONS: Mapping[str, str] = {
     "BCELoss": "binary_cross_entropy",
@@ -55,7 +55,7 @@ class Construction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     arguments: tuple[Argument, ...] = ()
-    options: Mapping[Name, Argument] = {}
+    options: Mapping[Keyword, Argument] = {}
     state: Mapping[TensorName, Name] = {}
     training: bool = True
 

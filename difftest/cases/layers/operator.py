@@ -16,10 +16,9 @@ import msgspec
 
 from difftest.cases.calls import Call, Text
 from difftest.cases.layer import Layer, Parameters, Removable
-from difftest.cases.schema import Name, TensorName
+from difftest.cases.schema import Keyword, Name, TensorName
 
-MOST_ELEMENTS, MOST_OPERANDS = 4096, 64
-"""The most elements of an operand: what a backend gets wrong, it gets wrong on small tensors."""
+MOST_ELEMENTS, MOST_OPERANDS = 4096, 64  # what a backend gets wrong, it gets wrong on small tensors
 
 OperandType: TypeAlias = Literal[
     "float",
@@ -123,7 +122,7 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.values is not None:
             yield "has values of its own", msgspec.structs.replace(self, values=None)
 
-    def contradiction(self) -> str:
+    def contradiction(self) -> str:  # noqa: PLR0911  one for each contradiction
         """Which of its fields contradict each other, and what is allowed; empty if none do."""
         elements = math.prod(self.shape)
         if min(self.shape, default=0) < 0 or elements > MOST_ELEMENTS:
@@ -132,6 +131,8 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return f"{len(self.values)} values for an operand of shape {self.shape}; needed: {elements}"
         if odd := [number for number in self.values or () if not math.isfinite(number)]:
             return f"a value {odd[0]}; allowed: finite numbers, which JSON has"
+        if None not in (self.low, self.high) and self.low > self.high:  # type: ignore[operator]
+            return f"values from {self.low} to {self.high}; allowed: the least first"
         if self.memory == "transposed" and len(self.shape) < 2:  # noqa: PLR2004  what can be transposed
             return f"a transposed operand of shape {self.shape}; allowed: 2 dims or more"
         if self.memory in {"strided", "expanded"} and not self.shape:
@@ -157,7 +158,7 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
     call: Call
     operands: Mapping[Name, Operand]
     arguments: tuple[Argument, ...] = ()
-    options: Mapping[Name, Argument] = {}
+    options: Mapping[Keyword, Argument] = {}
     form: Form = "function"
     rejects: bool = False
     undefined: str = ""
