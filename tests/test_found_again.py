@@ -23,7 +23,18 @@ def test_a_finding_shows_the_fault_that_the_ledger_knows_of_it(
     known = replace(
         FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint, first_seen=f"{DAY}T09:00:00+00:00"
     )
-    corpus.save(known, of_block("cross_entropy", reduction="mean", ignored=True))
+    corpus.save(
+        known,
+        of_block(
+            "cross_entropy",
+            vocabulary=8,
+            classes=4,
+            smoothing=0.0,
+            weighted=False,
+            reduction="mean",
+            ignored=True,
+        ),
+    )
     corpus.save(replace(FINDING, first_seen=f"{DAY}T09:40:00+00:00"), a_case())
     found_again.main(tmp_path)
     table, hours, missing = capsys.readouterr().out.split("\n\n")

@@ -6,6 +6,7 @@ The same command continues a campaign, or finds that it is complete.
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -130,14 +131,18 @@ def run_campaign(request: CampaignRequest, output: Output, joined: Joined | None
     with resume.resumed(corpus, definition.name, fresh=request.fresh) as recorded:
         definition.keep(corpus)
         announced.expire(corpus, utc_today())
-        tally = recorded_tally(definition.name, candidates(request.backends), corpus, recorded, ledger)
+        earlier = partial(
+            recorded_tally, definition.name, candidates(request.backends), corpus, recorded, ledger
+        )
         if is_complete(request, recorded, corpus):
             click.echo(f"campaign {definition.name}: every case is recorded already", err=True)
+            tally = earlier()
         else:
             try:
                 with (joined or campaign_on_cluster)(request, corpus, ledger) as campaign:
                     tally = run_cases(campaign, request, recorded, ledger)
             except StoppedError as stop:  # before the first run
+                tally = earlier()
                 tally.stopped = stop
         tally.count_as_new(announced.new_findings(corpus, definition.name))
         return conclude(request, output, tally)
