@@ -4,7 +4,8 @@ The packages and folders that may import each other, the packages that may use a
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_imports_point_down_or_stay_inside_a_room() -> None:
     assert not wrong
 
 
-def circle(graph: Mapping[str, Set[str]]) -> list[str]:
+def circle(graph: Mapping[str, AbstractSet[str]]) -> list[str]:
     """Modules of which each imports the next, and the last is the first; empty where there are none."""
     try:
         TopologicalSorter(graph).prepare()

@@ -16,6 +16,7 @@ from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.commands.service.request import CampaignRequest
+from difftest.commands.service.working import EVERY_SECONDS
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
@@ -32,9 +33,6 @@ VERDICTS = {
 }
 
 KNOWN, NEW = "known", "new"
-
-EVERY_SECONDS = 10.0
-"""How often a plain line is printed."""
 
 
 def announce(request: CampaignRequest) -> None:
