@@ -14,6 +14,7 @@ from tqdm import tqdm
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.clock import utc_today
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.working import EVERY_SECONDS
@@ -46,9 +47,8 @@ def announce(request: CampaignRequest) -> None:
 
 def _in_blocks(request: CampaignRequest) -> str:
     """How many programs there are between the other cases."""
-    from generators.sequence import is_in_block
-
-    programs = sum(map(is_in_block, request.drawing.numbers(request.most_cases)))
+    numbers = map(CaseNumber.of, request.drawing.numbers(request.most_cases))
+    programs = sum(number.series == Series.PROGRAM for number in numbers)
     return f" and {programs} programs" if programs else ""
 
 
