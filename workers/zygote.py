@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from workers.isolate import environment_variables, messages
-from workers.isolate.messages import Began, Ended, RankRequest, Ready, Reply, Request, ZygoteRequest
+from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
 from workers.isolate.zygote_places import listening
 
 FIRST_CLIENT_SECONDS = 60.0
@@ -143,7 +143,7 @@ class _Server:
         client.connection.close()
         self._clients.remove(client)
 
-    def _start(self, request: Request, client: _Client) -> None:
+    def _start(self, request: ForkRequest, client: _Client) -> None:
         if isinstance(request, RankRequest):
             pid = self._forked(lambda: self._become_rank(request))
             with contextlib.suppress(ProcessLookupError, PermissionError):

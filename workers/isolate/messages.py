@@ -77,14 +77,14 @@ class Gone(msgspec.Struct, frozen=True, tag="gone"):
     """The zygote itself has ended: its connection says so to every run, and no message does."""
 
 
-Request: TypeAlias = RankRequest | ZygoteRequest
+ForkRequest: TypeAlias = RankRequest | ZygoteRequest
 Reply: TypeAlias = Ready | Began | Ended
 OfRun: TypeAlias = Began | Ended | Gone
 """What a run hears of its zygote."""
 
-REQUESTS, REPLIES = msgspec.json.Decoder(Request), msgspec.json.Decoder(Reply)
+REQUESTS, REPLIES = msgspec.json.Decoder(ForkRequest), msgspec.json.Decoder(Reply)
 
 
-def line(message: Request | Reply) -> bytes:
+def line(message: ForkRequest | Reply) -> bytes:
     """A message as it is sent."""
     return msgspec.json.encode(message) + b"\n"

@@ -20,7 +20,7 @@ from difftest.errors import InfrastructureError
 from difftest.own_folder import own_folder, short_parent
 from workers.isolate import messages
 from workers.isolate.environment_variables import without_secrets
-from workers.isolate.messages import Began, Gone, OfRun, Ready, Reply, Request, ZygoteRequest
+from workers.isolate.messages import Began, ForkRequest, Gone, OfRun, Ready, Reply, ZygoteRequest
 from workers.isolate.zygote_places import Place
 from workers.torch import process_groups
 
@@ -71,7 +71,7 @@ class Zygote:
         """Removes the queue of a run."""
         self._connected().close(run)
 
-    def fork(self, request: Request) -> None:
+    def fork(self, request: ForkRequest) -> None:
         """Requests one process. Raises `InfrastructureError` when the process is gone."""
         try:
             with self._sending:
