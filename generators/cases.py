@@ -6,6 +6,7 @@ with the same plug-ins and the same version of Hypothesis, whether it is generat
 campaign can therefore be split among machines, and resumed, by index.
 """
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -107,7 +108,7 @@ def case_at(
         msg = f"seed is {seed} and the case is {number}; allowed: {allowed}"
         raise UsageError(msg)
     if at.input:
-        first = case_at(seed, at._replace(input=0), paths=paths, max_world_size=max_world_size)
+        first = case_at(seed, dataclasses.replace(at, input=0), paths=paths, max_world_size=max_world_size)
         return with_input(first, at.input, case_seed(seed, at.recorded))
     names, index = taking_turns(at.series, chosen(paths)), at.index
     block = index // BLOCK

@@ -5,8 +5,9 @@ Nothing else calculates with that.
 """
 
 import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Self
 
 from difftest.errors import UsageError
 
@@ -33,7 +34,8 @@ FIRSTS = {Series.CASE: 0, Series.PROGRAM: 10**9, Series.KNOWN: 10**12}
 _TEXT = re.compile(r"(?:(?P<series>[a-z]+)-)?(?P<index>\d{1,18})(?:/(?P<input>\d{1,3}))?")
 
 
-class CaseNumber(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class CaseNumber:
     """Case `index` of a series, from 0, with its own `input` 0 or a further one.
 
     >>> str(CaseNumber(3, Series.PROGRAM)), str(CaseNumber(7, input=2))
@@ -75,4 +77,4 @@ class CaseNumber(NamedTuple):
             raise UsageError(msg)
         index, series, further = int(match["index"]), match["series"], match["input"]
         number = cls(index, Series(series)) if series else cls.of(index)
-        return number._replace(input=int(further)) if further else number
+        return replace(number, input=int(further)) if further else number
