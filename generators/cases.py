@@ -116,10 +116,12 @@ def case_at(
         return program
     with _DRAWING:
         walk = _walk(seed, block, names, max_world_size)
-        for at in range(block * BLOCK + len(walk.chosen), index + 1):
-            program = _scheduled(seed, at, names, max_world_size)
-            path = names[at % len(names)]
-            walk.choose([program] if program else pool_at(seed, at, path=path, max_world_size=max_world_size))
+        for turn in range(block * BLOCK + len(walk.chosen), index + 1):
+            program = _scheduled(seed, turn, names, max_world_size)
+            path = names[turn % len(names)]
+            walk.choose(
+                [program] if program else pool_at(seed, turn, path=path, max_world_size=max_world_size)
+            )
         return spelled(walk.chosen[index % BLOCK], spelling_stream(seed, index))
 
 
