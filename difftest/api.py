@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.cases.case import Case
-from difftest.commands.run import run_campaign
+from difftest.commands.service.campaign_run import run_campaign
 from difftest.commands.service.own_model import describe_model
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import opened
 from difftest.commands.service.targets import read_corpus
+from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
+
+__all__ = ["InfrastructureError", "Result", "UsageError", "load", "run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ def run(  # noqa: PLR0913  the options of the command
     `model` is the source of a model of yours, such as `model.py:build`: its cases have `steps`, and
     `convergence` compares whether it learns. `budget` is in seconds, and every case has so many `inputs`.
 
-    `difftest.errors.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
+    `difftest.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
     """
     request = CampaignRequest(
         out=Path(out),
@@ -79,7 +82,7 @@ def run(  # noqa: PLR0913  the options of the command
 
 
 def load(folder: Path | str) -> Result:
-    """What a campaign left in its folder; `difftest.errors.UsageError` where there is none."""
+    """What a campaign left in its folder; `difftest.UsageError` where there is none."""
     corpus, _ = read_corpus(Path(folder))
     findings = tuple(corpus.finding(name) for name in sorted(corpus.fingerprints()))
     return Result(folder=Path(folder), findings=findings, corpus=corpus)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-Kind: TypeAlias = Literal["corpus", "graphs", "green", "out", "ray", "reproducer", "run", "zygotes"]
+Kind: TypeAlias = Literal["bundle", "corpus", "graphs", "green", "out", "ray", "reproducer", "run", "zygotes"]
 """What the folders are for: the word in their names."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -15,9 +15,9 @@ from functools import partial
 from typing import TypeAlias
 
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from generators.cases import case_at
 from generators.explore import BLOCK
-from generators.sequence import FIRST_IN_BLOCKS
 
 MOST_PROCESSES = 4
 BLOCKS_AHEAD = 2
@@ -30,11 +30,11 @@ Draw: TypeAlias = Callable[[Sequence[int]], list[bytes]]
 def cases_ahead(
     seed: int, indices: Iterable[int], *, paths: tuple[str, ...] | None = None, max_world_size: int = 8
 ) -> Iterator[tuple[int, Case]]:
-    """The cases of `seed` at `indices`, in the order of a campaign, each with its index.
+    """The cases of `seed` at `indices` (recorded numbers), in the order of a campaign, each with its index.
 
     Those of the first block are drawn here, one by one; the blocks after it are drawn ahead.
     """
-    numbered = itertools.groupby(indices, key=lambda index: index % FIRST_IN_BLOCKS // BLOCK)
+    numbered = itertools.groupby(indices, key=lambda index: CaseNumber.of(index).index // BLOCK)
     blocks = (tuple(block) for _, block in numbered)
     for index in next(blocks, ()):
         yield index, case_at(seed, index, paths=paths, max_world_size=max_world_size)

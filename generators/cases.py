@@ -6,6 +6,7 @@ with the same plug-ins and the same version of Hypothesis, whether it is generat
 campaign can therefore be split among machines, and resumed, by index.
 """
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case, Data
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
 from generators.chances import always
@@ -30,7 +32,7 @@ from generators.layers.flash_attention import draw_shared_heads
 from generators.operators.drawn import draw_program
 from generators.options import kernels, replications, spelled, starts
 from generators.paths import chosen, load
-from generators.sequence import FURTHER, place_of
+from generators.sequence import taking_turns
 from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
 
 MOST_SEED = 2**63 - 1
@@ -93,30 +95,33 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     return msgspec.structs.replace(case, features=draw(features(case=case))) if path.HAS_FEATURES else case
 
 
-def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
-    """Case `index` of `seed`, both from 0; `generators.sequence` says which cases have which indices.
+def case_at(
+    seed: int, number: CaseNumber | int, *, paths: Iterable[str] | None = None, max_world_size: int = 8
+) -> Case:
+    """The case of `seed` with a number, or with one that records keep (`CaseNumber.of`): 7 is case 7.
 
-    An index from `FURTHER` on is that of a further input of a case.
-
-    Raises `UsageError` for a seed or an index out of range, and for an unknown path.
+    Raises `UsageError` for a seed or a number out of range, and for an unknown path.
     """
-    if not 0 <= seed <= MOST_SEED or index < 0:
-        msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
+    at = number if isinstance(number, CaseNumber) else CaseNumber.of(number)
+    if not 0 <= seed <= MOST_SEED or at.index < 0 or at.input < 0 or at.series == Series.KNOWN:
+        allowed = f"seed 0 to {MOST_SEED}, a generated case from 0"
+        msg = f"seed is {seed} and the case is {number}; allowed: {allowed}"
         raise UsageError(msg)
-    further, own = divmod(index, FURTHER)
-    if further:
-        first = case_at(seed, own, paths=paths, max_world_size=max_world_size)
-        return with_input(first, further, case_seed(seed, index))
-    names, index = place_of(index, chosen(paths))
+    if at.input:
+        first = case_at(seed, dataclasses.replace(at, input=0), paths=paths, max_world_size=max_world_size)
+        return with_input(first, at.input, case_seed(seed, at.recorded))
+    names, index = taking_turns(at.series, chosen(paths)), at.index
     block = index // BLOCK
     if program := _scheduled(seed, index, names, max_world_size):
         return program
     with _DRAWING:
         walk = _walk(seed, block, names, max_world_size)
-        for at in range(block * BLOCK + len(walk.chosen), index + 1):
-            program = _scheduled(seed, at, names, max_world_size)
-            path = names[at % len(names)]
-            walk.choose([program] if program else pool_at(seed, at, path=path, max_world_size=max_world_size))
+        for turn in range(block * BLOCK + len(walk.chosen), index + 1):
+            program = _scheduled(seed, turn, names, max_world_size)
+            path = names[turn % len(names)]
+            walk.choose(
+                [program] if program else pool_at(seed, turn, path=path, max_world_size=max_world_size)
+            )
         return spelled(walk.chosen[index % BLOCK], spelling_stream(seed, index))
 
 
@@ -151,7 +156,7 @@ def spelling_stream(seed: int, index: int) -> random.Random:
 
 
 def case_seed(seed: int, index: int) -> int:
-    """The seed of case `index`: its numbers are its own."""
+    """The seed of the case with an index, or a recorded number: its numbers are its own."""
     return int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from difftest import plugins
 from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.case_number import CaseNumber
 from difftest.cases.described import Description
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate
@@ -26,7 +27,6 @@ from generators.cases import case_bytes, case_seed
 from generators.chances import equally, weighted
 from generators.options import replications, starts
 from generators.paths import load
-from generators.sequence import FURTHER
 
 PLANNED = "plan"
 """The path of cases whose layout is that of the user's plan."""
@@ -69,23 +69,25 @@ def paths() -> tuple[str, ...]:
 def case_at(
     description: Description,
     seed: int,
-    index: int,
+    number: CaseNumber | int,
     *,
     wanted: Iterable[str] | None = None,
     max_world_size: int,
 ) -> Case:
-    """Case `index` of `seed`; successive cases cover the `wanted` paths, by default all that take any model.
+    """The case of `seed` with a number, as in `generators.cases.case_at`.
 
-    The further inputs of a case (`generators.sequence`) differ in the seed alone.
+    Successive cases cover the `wanted` paths, by default all that take any model. The further inputs of a
+    case differ in the seed alone.
 
     `UsageError` for a path that takes generated models only.
     """
-    names, (_, own) = chosen(description, wanted), divmod(index, FURTHER)
-    path = names[own % len(names)]
+    at = number if isinstance(number, CaseNumber) else CaseNumber.of(number)
+    names = chosen(description, wanted)
+    path = names[at.index % len(names)]
     decode = _decoder(msgspec.json.encode(description), path, max_world_size)
-    tried = (decode(case_bytes(seed, own, 0, attempt)) for attempt in itertools.count())
+    tried = (decode(case_bytes(seed, at.index, 0, attempt)) for attempt in itertools.count())
     case = next(drawn for drawn in tried if drawn)[0]
-    return msgspec.structs.replace(case, seed=case_seed(seed, index))
+    return msgspec.structs.replace(case, seed=case_seed(seed, at.recorded))
 
 
 def chosen(description: Description, wanted: Iterable[str] | None = None) -> tuple[str, ...]:

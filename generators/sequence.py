@@ -1,26 +1,20 @@
 """Which cases a campaign has, and in which order: its paths in turn, and others in blocks between them.
 
-A case has a number. Paths whose cases run one by one take turns from number 0 on. A path whose cases share
-processes (`Path.IN_BLOCKS`) comes in blocks. Beside other paths it has numbers of its own, from
-`FIRST_IN_BLOCKS` on, so that its cases change no number of theirs; alone it has the numbers from 0.
+A case has a number (`difftest.cases.case_number`). Paths whose cases run one by one take turns. A path whose
+cases share processes (`Path.IN_BLOCKS`) comes in blocks. Beside other paths its cases are a series of their
+own, so that they change no number of the others.
 
-The further inputs of a case (`generators.inputs`) come right after it, and each has the case's number and a
-multiple of `FURTHER`.
+The further inputs of a case (`generators.inputs`) come right after it.
 """
 
 import itertools
 from collections.abc import Iterator
 
+from difftest.cases.case_number import CaseNumber, Series
 from generators.paths import load
 
 BLOCK = 20
 """How many cases a block has, and how many cases of other paths follow one or several blocks."""
-
-FIRST_IN_BLOCKS = 1_000_000_000
-"""More than a campaign has cases, and a multiple of the explorer's blocks."""
-
-FURTHER = 10 * FIRST_IN_BLOCKS
-"""More than any number of a case, and a multiple of `FIRST_IN_BLOCKS`."""
 
 
 def split(paths: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -31,7 +25,7 @@ def split(paths: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def numbers(
     paths: tuple[str, ...], most: int | None = None, inputs: int = 1, programs: int = BLOCK
-) -> Iterator[int]:
+) -> Iterator[CaseNumber]:
     """The numbers of a campaign's cases in the order in which they run; without `most`, no end.
 
     Where some of `paths` come in blocks and others do not, `most` is the number of cases of the others. So
@@ -45,21 +39,16 @@ def numbers(
     for start in starts:
         end = start + BLOCK if most is None else min(start + BLOCK, most)
         if mixed and (named or end - start == BLOCK):
-            first = FIRST_IN_BLOCKS + start // BLOCK * programs
+            first = start // BLOCK * programs
             count = programs if end - start == BLOCK else min(programs, end - start)
-            yield from range(first, first + count)
-        for number in range(start, end):
-            yield from range(number, number + FURTHER * inputs, FURTHER) if alone else (number,)
+            yield from (CaseNumber(index, Series.PROGRAM) for index in range(first, first + count))
+        for index in range(start, end):
+            yield from (CaseNumber(index, input=further) for further in range(inputs if alone else 1))
 
 
-def place_of(number: int, paths: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """The paths that a case takes turns with, and its number in a campaign of these alone."""
+def taking_turns(series: Series, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths among `paths` whose cases take turns in a series; all where they are of one kind."""
     alone, in_blocks = split(paths)
     if not (alone and in_blocks):
-        return paths, number
-    return (in_blocks, number - FIRST_IN_BLOCKS) if is_in_block(number) else (alone, number)
-
-
-def is_in_block(number: int) -> bool:
-    """Whether a number is one of a block beside other paths."""
-    return FIRST_IN_BLOCKS <= number < FURTHER
+        return paths
+    return in_blocks if series == Series.PROGRAM else alone

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from difftest.cases.case_number import CaseNumber
 from difftest.records.columns import MEASUREMENTS
 
 INSTANT = "datetime64[us, UTC]"
@@ -15,8 +16,8 @@ INSTANT = "datetime64[us, UTC]"
 class Column:
     """A column: its name, pandas dtype and meaning with units.
 
-    `source` is the column of `difftest.records.columns` that it is made of, and `text` makes each of its
-    texts.
+    `source` is the column of `difftest.records.columns` that it is made of. `text` makes each of its texts,
+    and `number`, where the source has the recorded numbers of cases, each of its values.
     """
 
     name: str
@@ -24,10 +25,15 @@ class Column:
     meaning: str
     source: str
     text: Callable[[str], str] = str
+    number: Callable[[CaseNumber], str | int] | None = None
 
 
 def _of(name: str, dtype: str, meaning: str, source: str = "", text: Callable[[str], str] = str) -> Column:
     return Column(name, dtype, meaning, source or name, text)
+
+
+def _number(name: str, dtype: str, meaning: str, number: Callable[[CaseNumber], str | int]) -> Column:
+    return Column(name, dtype, meaning, "index", number=number)
 
 
 def _measured(name: str, dtype: str, meaning: str, source: str = "") -> Column:
@@ -52,11 +58,17 @@ def _covered(names: str) -> str:
 
 RUN = (
     _of("campaign", "category", "the campaign's name"),
-    _of(
-        "index",
-        "int64",
-        "the case's number in its campaign, from 0; that of a program beside other cases from 1000000000 "
-        '(write `t["index"]`)',
+    _number(
+        "series",
+        "category",
+        "`case`; `program` beside other cases; `known`: the case of a known fault",
+        lambda number: str(number.series),
+    ),
+    _number(
+        "index", "int64", 'the number in the series, from 0 (write `t["index"]`)', lambda number: number.index
+    ),
+    _number(
+        "input", "int64", "the input, from 0: further ones have other values", lambda number: number.input
     ),
     _of("case", "category", "the case's id: 12 hexadecimal digits of its content"),
     _of("backend", "category", "the backend that ran it; `oracle` is the expected side"),

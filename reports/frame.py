@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from difftest.cases.case_number import CaseNumber
 from difftest.records import columns as recorded
 from difftest.records.columns import MEASUREMENTS, Texts
 from difftest.records.comparisons import COUNTED, Comparisons
@@ -32,7 +33,7 @@ ROWS = 2**18
 CACHED = 32
 """How many parts of campaigns have their tensors in memory: a few in use, and some for cases out of order."""
 
-_ORDER = ["campaign", "index", "case", "backend", "purpose", "started"]
+_ORDER = ["campaign", "series", "index", "input", "case", "backend", "purpose", "started"]
 _BEGINNING = tuple(column for column in RUN if column.name in {"campaign", "purpose", "started"})
 _TENSOR_TEXTS = tuple(column for column in TENSOR if column.dtype == "category")
 _TENSOR_SOURCES = frozenset(column.source for column in TENSOR)
@@ -47,7 +48,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 class Table:
     """The long table.
 
-    It is sorted by campaign, index, case, backend, purpose and start; tensors are in the order of
+    It is sorted by campaign, number, case, backend, purpose and start; tensors are in the order of
     measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
     campaign how its comparisons ended, also those without a run, and `on_meshes` tells it of all campaigns
     with meshes in place of paths. `began` tells when each campaign began, the
@@ -193,6 +194,10 @@ class _Gathered:
         return pd.DataFrame({c.name: self._series(c, arrays.get(c.source)) for c in self.columns})
 
     def _series(self, column: Column, values: npt.NDArray[Any] | None) -> "pd.Series[Any]":
+        if column.number and values is not None:
+            distinct, places = np.unique(values, return_inverse=True)
+            made = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
+            return pd.Series(made[places] if len(made) else [], dtype=column.dtype)
         if column.dtype not in {"category", INSTANT}:
             return pd.Series([] if values is None else values, dtype=column.dtype)
         codes = np.zeros(0, dtype=np.int32) if values is None else values

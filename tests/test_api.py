@@ -12,7 +12,6 @@ import difftest
 from difftest import api
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.storage import Output
-from difftest.errors import UsageError
 from difftest.records.corpus import CORPUS, Corpus
 
 
@@ -26,7 +25,7 @@ def test_what_a_campaign_left_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no findings"):
+    with pytest.raises(difftest.UsageError, match="holds no findings"):
         difftest.load(tmp_path / "nothing")
 
 

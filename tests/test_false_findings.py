@@ -44,7 +44,8 @@ SENTENCE = re.compile(r"[^|\n]+")
 @cache
 def functions_in(file: str) -> frozenset[str]:
     """The names of the functions of a file of tests."""
-    tree = ast.parse((ROOT / "tests" / file).read_text())
+    (path,) = (ROOT / "tests").rglob(file)
+    tree = ast.parse(path.read_text())
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
 
 

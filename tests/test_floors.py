@@ -4,8 +4,10 @@ The packages and folders that may import each other, the packages that may use a
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,36 @@ def test_imports_point_down_or_stay_inside_a_room() -> None:
     assert not wrong
 
 
+def circle(graph: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Modules of which each imports the next, and the last is the first; empty where there are none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+@pytest.mark.long
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    """Also not inside a room, in a function or for types alone."""
+    package_alone = ROOT / "difftest" / "__init__.py"
+    own = {module(file): file for file in FILES if file != package_alone}
+    graph = {
+        name: {each if each in own else each.rpartition(".")[0] for each in imports(file)} - {name}
+        for name, file in own.items()
+    }
+    assert not circle(graph)
+
+
+def test_a_circle_is_named_in_the_order_of_its_imports() -> None:
+    assert circle({"a": {"b", "c"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}) in (
+        ["b", "c", "d", "b"],
+        ["c", "d", "b", "c"],
+        ["d", "b", "c", "d"],
+    )
+    assert not circle({"a": {"b", "c"}, "b": {"c"}})
+
+
 FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings.ablations")}
 """The modules that a package must not import although they lie below it.
 
@@ -115,9 +147,9 @@ def test_workers_import_no_checks_and_no_ablations() -> None:
 
 
 def inner_place(name: str) -> tuple[str, int, str] | None:
-    """The package, the floor inside it, and the folder or module, of a module below a package."""
-    package, _, rest = name.partition(".")
-    room = rest.partition(".")[0]
+    """The package with floors of its own, the floor inside it, and the folder or module there."""
+    package = next((each for each in INNER_FLOORS if name.startswith(f"{each}.")), "")
+    room = name.removeprefix(f"{package}.").partition(".")[0]
     floors = enumerate(INNER_FLOORS.get(package, ()))
     return next(((package, number, room) for number, floor in floors if room in floor), None)
 
@@ -125,8 +157,7 @@ def inner_place(name: str) -> tuple[str, int, str] | None:
 def test_inside_a_package_imports_point_down_or_stay_inside_a_folder() -> None:
     wrong = []
     for file in FILES:
-        package, _, rest = module(file).partition(".")
-        if package not in INNER_FLOORS or not rest:
+        if not module(file).startswith(tuple(f"{package}." for package in INNER_FLOORS)):
             continue
         mine = inner_place(module(file))
         assert mine, f"{module(file)} is on no floor of its package; give it one in INNER_FLOORS"
@@ -141,7 +172,8 @@ def test_the_floors_inside_a_package_name_all_its_modules() -> None:
     for package, floors in INNER_FLOORS.items():
         names = [name for floor in floors for name in floor]
         assert len(names) == len(set(names))
-        inside = {file.relative_to(ROOT / package).parts[0] for file in (ROOT / package).rglob("*.py")}
+        folder = ROOT.joinpath(*package.split("."))
+        inside = {file.relative_to(folder).parts[0] for file in folder.rglob("*.py")}
         assert set(names) == {name.removesuffix(".py") for name in inside} - {"__init__"}
 
 

@@ -19,8 +19,7 @@ from samples import a_case, a_failure
 from difftest import cli
 from difftest.cases.case import Case
 from difftest.commands import nightly
-from difftest.commands import run as run_command
-from difftest.commands.service import conclusion, generated_cases
+from difftest.commands.service import campaign_run, conclusion, generated_cases
 from difftest.commands.service.night_before import Before, absent
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
@@ -62,7 +61,7 @@ class Blind(Machine):
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster()
-    for command in (run_command, nightly):
+    for command in (campaign_run, nightly):
         monkeypatch.setattr(command, "campaign_on_cluster", cluster.campaign)
     monkeypatch.setattr(generated_cases, "generated_cases", cluster.cases)
     monkeypatch.setattr(conclusion, "_write_reports", lambda *_: [])  # they take most of the time
@@ -75,7 +74,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     day = date(2026, 11, 21)
 
     def move(days: int) -> None:
-        for command in (run_command, nightly):
+        for command in (campaign_run, nightly):
             monkeypatch.setattr(command, "utc_today", lambda: day + timedelta(days=days))
         monkeypatch.setattr(
             "difftest.commands.service.conclusion.utc_today", lambda: day + timedelta(days=days)

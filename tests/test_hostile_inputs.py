@@ -62,7 +62,13 @@ def ours(text: str, *_: object) -> ScriptRun:
     return ScriptRun(text=text, shown=True, output="shown\n")
 
 
-JOINING = ("generated_cases", "machine", "repeats")
+JOINING = (
+    "difftest.commands.minimize",
+    "difftest.commands.triage",
+    "difftest.commands.service.generated_cases",
+    "difftest.commands.service.machine",
+    "difftest.commands.service.repeats",
+)
 """The modules that join a cluster for several commands."""
 
 
@@ -77,19 +83,19 @@ def machine() -> Iterator[Machine]:
     def on_cluster(backends: Any, **_: object) -> Iterator[Cluster]:  # noqa: ANN401
         yield Cluster(backends=backends, pool=pool, workers=1)
 
-    service = "difftest.commands.service"
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("minimize", "triage", *(f"service.{one}" for one in JOINING)):
-            patch.setattr(f"difftest.commands.{module}.on_cluster", on_cluster)
+        for module in JOINING:
+            patch.setattr(f"{module}.on_cluster", on_cluster)
         patch.setattr(
-            f"{service}.generated_cases.generated_cases", lambda *_: (one for one in NUMBERED_CASES[:2])
+            "difftest.commands.service.generated_cases.generated_cases",
+            lambda *_: (one for one in NUMBERED_CASES[:2]),
         )
         patch.setattr(sandbox, "run", lambda case, name, **_: machine.execute(case, name, {}))
-        patch.setattr(f"{service}.reproduction.run_script", rendered)
-        patch.setattr(f"{service}.chain.run_script", rendered)
-        patch.setattr(f"{service}.bisection.run_script", ours)
-        patch.setattr(f"{service}.script_files.keep_graphs", lambda *_, **__: ())
-        patch.setattr(f"{service}.drafting.collect_env", lambda _python: "")
+        patch.setattr("difftest.commands.service.reproduction.run_script", rendered)
+        patch.setattr("difftest.commands.service.chain.run_script", rendered)
+        patch.setattr("difftest.commands.service.bisection.run_script", ours)
+        patch.setattr("difftest.commands.service.script_files.keep_graphs", lambda *_, **__: ())
+        patch.setattr("difftest.commands.service.drafting.collect_env", lambda _python: "")
         patch.setattr(Environments, "interpreter", lambda _self, _version: Path(sys.executable))
         yield machine
 

@@ -9,27 +9,28 @@ from own_models import own_description
 
 from difftest.campaign.groups import can_share
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.options import WHOLE
 from generators import own
 from generators.cases import case_at
 from generators.paths import chosen
-from generators.sequence import BLOCK, FIRST_IN_BLOCKS, FURTHER, is_in_block, numbers, split
+from generators.sequence import BLOCK, numbers, split
 from generators.training import fitting_regimes
 
 SEED, CASES, INPUTS = 29, 60, 6
 
 
 def inputs_of(index: int) -> list[Case]:
-    return [case_at(SEED, index + further * FURTHER) for further in range(INPUTS)]
+    return [case_at(SEED, CaseNumber(index, input=further)) for further in range(INPUTS)]
 
 
 def test_inputs_come_right_after_their_case_and_change_no_number_of_another() -> None:
     alone, _ = split(chosen(None))
-    assert list(numbers(alone, 2, 3)) == [0, FURTHER, 2 * FURTHER, 1, 1 + FURTHER, 1 + 2 * FURTHER]
+    assert list(map(str, numbers(alone, 2, 3))) == ["0", "0/1", "0/2", "1", "1/1", "1/2"]
     mixed = list(numbers(chosen(None), BLOCK, 2))
-    assert [number for number in mixed if number < FURTHER] == list(numbers(chosen(None), BLOCK))
-    assert FURTHER % FIRST_IN_BLOCKS == 0
-    assert sum(map(is_in_block, mixed)) == BLOCK, "a program has one input"
+    assert [number for number in mixed if not number.input] == list(numbers(chosen(None), BLOCK))
+    programs = [number for number in mixed if number.series == Series.PROGRAM]
+    assert len(programs) == BLOCK, "a program has one input"
 
 
 @pytest.mark.parametrize("paths", [("operators",), ("modules", "operators")])
@@ -67,6 +68,7 @@ def test_inputs_are_of_every_regime_that_fits_and_of_no_other() -> None:
 
 def test_an_input_of_a_users_model_differs_in_the_seed_alone(tmp_path: Path) -> None:
     described = own_description(tmp_path)
-    first, other = (own.case_at(described, SEED, index, max_world_size=4) for index in (3, 3 + FURTHER))
+    pair = (CaseNumber(3), CaseNumber(3, input=1))
+    first, other = (own.case_at(described, SEED, number, max_world_size=4) for number in pair)
     assert first.seed != other.seed
     assert msgspec.structs.replace(first, seed=other.seed) == other

@@ -17,8 +17,8 @@ from machines import CASES_A_NIGHT, FIRST_NIGHT, FakeCluster, Machine, nightly_r
 from difftest import cli
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
-from difftest.commands import nightly, run
-from difftest.commands.service import generated_cases
+from difftest.commands import nightly
+from difftest.commands.service import campaign_run, generated_cases
 from difftest.commands.service.generated_cases import is_complete
 from difftest.commands.service.interruption import STATUS, interruptible
 from difftest.commands.service.request import CampaignRequest
@@ -60,7 +60,7 @@ class Ending(Machine):
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster()
-    for command in (run, nightly):
+    for command in (campaign_run, nightly):
         monkeypatch.setattr(command, "campaign_on_cluster", cluster.campaign)
     monkeypatch.setattr(generated_cases, "generated_cases", cluster.cases)
     return cluster
@@ -119,10 +119,10 @@ def test_a_finished_campaign_is_reported_without_a_cluster(
 
     del cluster
     run_again(tmp_path)
-    monkeypatch.setattr(run, "campaign_on_cluster", refuse)
+    monkeypatch.setattr(campaign_run, "campaign_on_cluster", refuse)
     with pytest.raises(AssertionError, match="needs no cluster"):
         raise run_again(tmp_path).exception or ValueError
-    monkeypatch.setattr(run, "is_complete", lambda *_: True)  # these cases are not those of the seed
+    monkeypatch.setattr(campaign_run, "is_complete", lambda *_: True)  # these cases are not those of the seed
     again = run_again(tmp_path)
     assert (again.exception, again.return_value) == (None, 1)
     assert f"after {CASES_A_NIGHT} cases recorded earlier: 1 finding" in again.stdout
@@ -182,7 +182,7 @@ def test_a_command_that_is_stopped_before_its_first_run_writes_its_reports(
         raise StoppedError("interrupted", status=STATUS)  # noqa: EM101  as the connection raises it
         yield
 
-    for one in (run, nightly):
+    for one in (campaign_run, nightly):
         monkeypatch.setattr(one, "campaign_on_cluster", stopped)
     done = run_again(tmp_path) if command == "run" else nightly_run(tmp_path)
     assert isinstance(done.exception, StoppedError)

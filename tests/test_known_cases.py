@@ -13,7 +13,8 @@ from samples import a_case
 from test_ledger_blocks import WRONG, of_block
 
 from difftest import plugins
-from difftest.commands.service.drawing import FIRST_KNOWN, Drawing
+from difftest.cases.case_number import CaseNumber, Series
+from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.generated_cases import generated_cases
 from difftest.commands.service.request import CampaignRequest
 from difftest.findings import known_cases
@@ -61,7 +62,7 @@ def test_a_night_begins_with_the_known_cases_that_are_not_recorded() -> None:
         known_cases=True,
     )
     every = [(index, case.id) for index, case in generated_cases(request, CampaignRecord())]
-    known = list(itertools.takewhile(lambda one: one[0] >= FIRST_KNOWN, every))
+    known = list(itertools.takewhile(lambda one: CaseNumber.of(one[0]).series == Series.KNOWN, every))
     assert [index for index, _ in known] == list(request.drawing.known())
     assert [index for index, _ in every[len(known) :]] == [0, 1]
     left = generated_cases(request, CampaignRecord(cases=set(known[1:])))

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, a_measurement, a_report, an_observation
 
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.findings.triage import Status
 from difftest.judge.capability import Lack
 from difftest.judge.outcome import Symptom
@@ -48,12 +49,13 @@ def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -
         a_finding(fingerprint="xla_spmd-loss-mismatch-00000002", upstream=ISSUE),
         a_finding(fingerprint="xla_spmd-loss-undefined-00000003", symptom=Symptom.UNDEFINED, tensor="output"),
     )
+    program = CaseNumber(0, Series.PROGRAM)
     runs = [
         an_observation(0, started=BEGAN.isoformat(), seconds=60.0),
         an_observation(1, started=(BEGAN + timedelta(hours=2)).isoformat(), seconds=300.0),
         diverging(2, a_finding().fingerprint),
-        an_observation(head.BESIDE, started=BEGAN.isoformat(), loss=head.PROGRAM_LOSS),
-        an_observation(head.BESIDE + 1, started=BEGAN.isoformat()),
+        an_observation(program.recorded, started=BEGAN.isoformat(), loss=head.PROGRAM_LOSS),
+        an_observation(program.recorded + 1, started=BEGAN.isoformat()),
     ]
     a_corpus(tmp_path, *runs, findings=findings)
     assert [(count.number, count.label) for count in head.counts(build(tmp_path))] == [

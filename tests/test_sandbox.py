@@ -32,6 +32,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[
 from workers.faults import VARIABLE, all_faults  # noqa: E402
 from workers.isolate import failures, run_folder, sandbox  # noqa: E402
 from workers.isolate.limits import Limits  # noqa: E402
+from workers.isolate.messages import Gone, OfRun  # noqa: E402
 from workers.isolate.ranks import Ranks  # noqa: E402
 
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
@@ -185,9 +186,9 @@ def test_a_rank_that_is_forked_after_its_run_has_ended_is_ended_too(
 
 
 def test_nobody_waits_for_the_ranks_of_a_zygote_that_has_died(tmp_path: Path) -> None:
-    ranks, silent = Ranks(range(2), [tmp_path]), queue.Queue[dict[str, object]]()
+    ranks, silent = Ranks(range(2), [tmp_path]), queue.Queue[OfRun]()
     with pytest.raises(InfrastructureError):
-        ranks.record({"gone": True})
+        ranks.record(Gone())
     assert ranks.know_forked(silent), "the answer is at hand: its ranks died with it"
 
 

@@ -1,6 +1,7 @@
 """Which cases a campaign has: blocks of programs come between the other cases and change none of them."""
 
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -8,21 +9,29 @@ from generated_cases import ALONE, IN_BLOCKS
 
 from difftest.campaign.groups import MOST_CASES, grouped
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.commands.service.generated_cases import generated_cases, is_complete
 from difftest.commands.service.progress import announce
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
 from difftest.findings.ledger import LEDGER_FILE
 from difftest.records.resume import CampaignRecord
-from generators import explore
 from generators.ahead import cases_ahead
 from generators.cases import case_at
 from generators.operators import schedule
 from generators.paths import chosen
-from generators.sequence import BLOCK, FIRST_IN_BLOCKS, is_in_block, numbers, place_of
+from generators.sequence import BLOCK, numbers
 
 SEED = 23
 MIXED = ("data_parallel", *IN_BLOCKS)
+
+
+def is_program(number: CaseNumber) -> bool:
+    return number.series == Series.PROGRAM
+
+
+def recorded(numbers: Iterable[CaseNumber]) -> list[int]:
+    return [number.recorded for number in numbers]
 
 
 def request(cases: int | None, paths: tuple[str, ...] = MIXED) -> CampaignRequest:
@@ -46,19 +55,19 @@ def drawn(cases: int | None, recorded: CampaignRecord | None = None) -> list[tup
 
 
 def test_a_block_of_programs_comes_before_every_full_block_of_other_cases() -> None:
-    in_order = [is_in_block(number) for number in numbers(chosen(None), 2 * BLOCK + 3)]
+    in_order = [is_program(number) for number in numbers(chosen(None), 2 * BLOCK + 3)]
     shape = [(kind, len(list(same))) for kind, same in itertools.groupby(in_order)]
     assert shape == [(True, BLOCK), (False, BLOCK), (True, BLOCK), (False, BLOCK + 3)]
-    assert not any(map(is_in_block, numbers(chosen(None), BLOCK - 1)))
+    assert not any(map(is_program, numbers(chosen(None), BLOCK - 1)))
 
 
 @pytest.mark.parametrize("programs", [0, 7, 3 * BLOCK])
 def test_so_many_programs_as_wanted_come_before_every_full_block_of_other_cases(programs: int) -> None:
     every = list(numbers(chosen(None), 2 * BLOCK, programs=programs))
-    assert [number for number in every if not is_in_block(number)] == list(range(2 * BLOCK))
-    places = [place_of(number, chosen(None))[1] for number in every if is_in_block(number)]
+    assert [number for number in every if not is_program(number)] == list(map(CaseNumber, range(2 * BLOCK)))
+    places = [number.index for number in every if is_program(number)]
     assert places == list(range(2 * programs)), "they are numbered one after another"
-    assert every[:programs] == [FIRST_IN_BLOCKS + place for place in range(programs)]
+    assert every[:programs] == [CaseNumber(place, Series.PROGRAM) for place in range(programs)]
     assert list(itertools.islice(numbers(chosen(None), programs=programs), len(every))) == every
 
 
@@ -71,7 +80,7 @@ def test_a_small_campaign_runs_every_path_that_it_names() -> None:
 
 @pytest.mark.parametrize("paths", [ALONE, IN_BLOCKS])
 def test_paths_of_one_kind_are_numbered_from_zero(paths: tuple[str, ...]) -> None:
-    assert list(numbers(paths, 2 * BLOCK)) == list(range(2 * BLOCK))
+    assert recorded(numbers(paths, 2 * BLOCK)) == list(range(2 * BLOCK))
 
 
 def test_more_cases_continue_a_campaign() -> None:
@@ -83,12 +92,11 @@ def test_more_cases_continue_a_campaign() -> None:
 @pytest.mark.parametrize("number", [0, 5, BLOCK + 1])
 def test_a_case_is_the_same_with_and_without_the_paths_in_blocks(number: int) -> None:
     assert case_at(SEED, number) == case_at(SEED, number, paths=ALONE)
-    assert case_at(SEED, FIRST_IN_BLOCKS + number) == case_at(SEED, number, paths=IN_BLOCKS)
+    assert case_at(SEED, CaseNumber(number, Series.PROGRAM)) == case_at(SEED, number, paths=IN_BLOCKS)
 
 
 def test_a_block_is_one_group_of_programs_with_one_mesh() -> None:
     assert BLOCK == schedule.BLOCK == MOST_CASES
-    assert FIRST_IN_BLOCKS % explore.BLOCK == 0
     groups = [group for group in grouped(drawn(BLOCK)) if len(group) > 1]
     assert [len(group) for group in groups] == [BLOCK]
     assert len({case.layout.mesh for _, case in groups[0]}) == 1
@@ -106,12 +114,12 @@ def test_a_campaign_continues_where_it_stopped_within_a_block() -> None:
 
 
 def test_a_budget_without_a_number_of_cases_gives_blocks_too() -> None:
-    assert [index for index, _ in drawn(None)] == list(itertools.islice(numbers(MIXED), 3 * BLOCK))
+    assert [index for index, _ in drawn(None)] == recorded(itertools.islice(numbers(MIXED), 3 * BLOCK))
 
 
 def test_the_first_hundred_cases_and_their_programs_need_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("generators.ahead.ProcessPoolExecutor", None)
-    indices = [*numbers(MIXED, 2 * BLOCK)]
+    indices = recorded(numbers(MIXED, 2 * BLOCK))
     assert [index for index, _ in cases_ahead(SEED, indices, paths=MIXED)] == indices
 
 

@@ -7,6 +7,7 @@ from real_runs import DEADLINE_SECONDS, small_case
 from sample_programs import a_call, a_program
 
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from difftest.cases.layers.operator import Items, Operand, Reference
 from difftest.cases.layout import Shard
 from difftest.errors import InfrastructureError, UnsupportedError
@@ -14,7 +15,6 @@ from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.selftest.correct_runs import same_bits
 from generators.cases import case_at
-from generators.sequence import FURTHER
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -78,7 +78,7 @@ def test_a_case_gives_the_same_alone_and_after_others_in_the_same_processes(back
 
 @pytest.mark.parametrize("backend", ["xla_spmd", "xla_replica", "xla_ddp"])
 def test_inputs_of_one_case_compile_once_and_each_gives_what_it_gives_alone(backend: str) -> None:
-    inputs = [case_at(0, 71 + further * FURTHER, max_world_size=4) for further in range(3)]
+    inputs = [case_at(0, CaseNumber(71, input=further), max_world_size=4) for further in range(3)]
     first, *others = together(*inputs, backend=backend)
     assert isinstance(first, Trace)
     compiled = first.events.graphs[-1]

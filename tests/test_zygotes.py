@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import msgspec
 import psutil
 import pytest
 
@@ -20,7 +21,8 @@ import difftest
 import workers
 from difftest.errors import InfrastructureError
 from difftest.own_folder import own_folder
-from workers.isolate import zygotes
+from workers.isolate import messages, zygotes
+from workers.isolate.messages import Began, Ended, RankRequest, Ready, Work, ZygoteRequest
 from workers.isolate.zygotes import Zygote
 
 IN_A_CHECKOUT = """
@@ -59,6 +61,38 @@ tensor = torch.ones(2).to(torch_xla.device())
 spmd.mark_sharding(tensor, spmd.Mesh(numpy.arange(1), (1,), ("x",)), ("x",))
 print(sorted(name for name in set(sys.modules) - before if name.startswith(("flax", "jax", "torchax"))))
 """
+
+
+def a_request(rank: int) -> RankRequest:
+    """The request for a rank that has no case, at which it ends."""
+    return RankRequest(
+        run="x", rank=rank, work=Work(backend="none", cases=(), numbers=(), folders=(), environment={})
+    )
+
+
+def test_messages_are_read_as_they_were_sent() -> None:
+    further = ZygoteRequest(run="x", preload=("json",), address="/a", log="/b")
+    for request in (a_request(3), further):
+        assert messages.REQUESTS.decode(messages.line(request)) == request
+    for reply in (Ready(pid=1), Began(run="x", rank=2, pid=3), Ended(pid=3, status=-9)):
+        assert messages.REPLIES.decode(messages.line(reply)) == reply
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('{"type": "rank", "run": "x", "rank": 0}', "required field `work`"),
+        ('{"type": "zygote", "run": "x", "preload": "json", "address": "", "log": ""}', "Expected `array`"),
+        (
+            '{"type": "zygote", "run": "x", "preload": [], "address": "", "log": "", "b": 0}',
+            "unknown field",
+        ),
+        ('{"type": "ready", "pid": 1}', "Invalid value 'ready'"),
+    ],
+)
+def test_a_request_of_another_form_is_refused(message: str, reason: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=reason):
+        messages.REQUESTS.decode(message)
 
 
 def open_files() -> set[tuple[str, str]]:
@@ -144,15 +178,15 @@ def test_two_requests_that_arrive_together_start_two_ranks(folder: Path) -> None
     zygote = Zygote(("json",), folder)
     zygote.warm()
     (address,) = folder.glob("*.socket")
-    requests = b"".join(json.dumps({"run": "x", "rank": rank}).encode() + b"\n" for rank in range(2))
-    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("r") as received:
+    requests = b"".join(messages.line(a_request(rank)) for rank in range(2))
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as received:
         connection.connect(str(address))
         connection.sendall(requests)
-        assert json.loads(received.readline()) == {"ready": zygote.pid}
-        replies = [json.loads(received.readline()) for _ in range(4)]
+        assert messages.REPLIES.decode(received.readline()) == Ready(pid=zygote.pid)
+        replies = [messages.REPLIES.decode(received.readline()) for _ in range(4)]
     zygote.stop()
-    assert {reply["rank"] for reply in replies if "rank" in reply} == {0, 1}
-    assert [reply["status"] for reply in replies if "status" in reply] == [1, 1], "there is no such run"
+    assert {reply.rank for reply in replies if isinstance(reply, Began)} == {0, 1}
+    assert [reply.status for reply in replies if isinstance(reply, Ended)] == [1, 1], "they have no case"
 
 
 @pytest.mark.slow
@@ -172,9 +206,11 @@ def test_processes_that_share_a_folder_share_a_zygote_which_ends_with_the_last_o
         assert psutil.Process(further.pid).ppid() == base.pid
         starter.kill()
     replies = further.open("x")
-    further.fork({"run": "x", "rank": 0})
-    assert replies.get(timeout=60)["rank"] == 0
-    assert replies.get(timeout=60)["status"] == 1, "there is no such run"
+    further.fork(a_request(0))
+    began, ended = replies.get(timeout=60), replies.get(timeout=60)
+    assert isinstance(began, Began)
+    assert began.rank == 0
+    assert ended == Ended(pid=began.pid, status=1), "it has no case"
     first = psutil.Process(base.pid)
     further.stop()
     base.stop()

@@ -16,9 +16,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
@@ -30,6 +28,7 @@ from difftest.judge.outcome import Origin, Outcome, Trace
 from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults
 from workers.isolate import native_frames, refused, run_folder
+from workers.isolate.messages import RankRequest
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
 from workers.torch import joining
@@ -64,14 +63,13 @@ def warm() -> None:
         Case.from_json("{}")  # msgspec looks through the types of all layers
 
 
-def main(request: Mapping[str, Any]) -> None:
+def main(request: RankRequest) -> None:
     """Runs the cases of `request` and leaves the results in their folders.
 
-    Its keys are `cases` (JSON), `numbers`, `folders`, `backend`, `rank` and `environment`; `rendezvous` and
-    `local` too where other ranks run on other nodes. Exits with `MACHINE_STATUS` if the machine fails.
+    Exits with `MACHINE_STATUS` if the machine fails.
     """
     try:
-        _run(request, int(request["rank"]))
+        _run(request)
     except OSError:  # the machine's: a framework's error is a result
         traceback.print_exc()
         sys.stderr.flush()
@@ -79,14 +77,15 @@ def main(request: Mapping[str, Any]) -> None:
     sys.stderr.flush()
 
 
-def _run(request: Mapping[str, Any], rank: int) -> None:
-    _listen_on(interface(request["rendezvous"]) if "rendezvous" in request else LOOPBACK)
-    os.environ.update(request["environment"] | request.get("local", {}))
+def _run(request: RankRequest) -> None:
+    rank, work, meeting = request.rank, request.work, request.meeting
+    _listen_on(interface(meeting.rendezvous) if meeting else LOOPBACK)
+    os.environ.update({**work.environment, **(meeting.local if meeting else {})})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stages = Stages(rank)
     clients = Clients(rank, lambda: stages.last)
-    last = Path(request["folders"][-1])
-    for index, name in enumerate(request["folders"]):
+    last = Path(work.folders[-1])
+    for index, name in enumerate(work.folders):
         folder = Path(name)
         _redirect(run_folder.log_file(folder, rank))
         if not index:
@@ -94,8 +93,8 @@ def _run(request: Mapping[str, Any], rank: int) -> None:
             _prepare()
         stages.begin(folder)
         run_folder.write_versions(folder, rank, VERSIONS)
-        case = Case.from_json(request["cases"][index])
-        outcome, at = _attempt(request, case, index, rank, stages, clients)
+        case = Case.from_json(work.cases[index])
+        outcome, at = _attempt(request, case, index, stages, clients)
         run_folder.write(folder, rank, outcome, at)
         if folder == last or (clients.jax and "torch_xla" in sys.modules):
             if at is None:
@@ -136,13 +135,14 @@ def _listen_on(name: str | None) -> None:
             os.environ.setdefault(f"{transport}_SOCKET_IFNAME", name)
 
 
-def _attempt(  # noqa: PLR0913, PLR0917  what a rank has
-    request: Mapping[str, Any], case: Case, index: int, rank: int, stages: Stages, clients: Clients
+def _attempt(
+    request: RankRequest, case: Case, index: int, stages: Stages, clients: Clients
 ) -> tuple[Outcome, int | None]:
     """The outcome of one of the request's cases; the time of its failure, in ns since 1970, or None."""
-    origin = Origin(case=case.id, backend=request["backend"], number=request["numbers"][index])
-    backend = backends.load(request["backend"])
-    rendezvous = request.get("rendezvous", f"file://{request['folders'][index]}/rendezvous")
+    rank, work, meeting = request.rank, request.work, request.meeting
+    origin = Origin(case=case.id, backend=work.backend, number=work.numbers[index])
+    backend = backends.load(work.backend)
+    rendezvous = meeting.rendezvous if meeting else f"file://{work.folders[index]}/rendezvous"
 
     def report(stage: Stage, step: int, operator: str = "") -> None:
         stages(stage, step, operator)

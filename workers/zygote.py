@@ -5,11 +5,10 @@ It is a program of its own (`python -m workers.zygote 3 torch`) rather than the 
 `multiprocessing`, so that several processes can use one zygote, each under its own interpreter with its own
 torch, and so that a child never imports its client's main module again.
 
-A zygote listens on a Unix socket whose descriptor it inherits. A client that connects receives `{"ready":
-PID}`, and then sends one JSON object per line, `{"run": ..., "rank": ...}`. The zygote answers `{"pid": N,
-"run": ..., "rank": ...}` at once and `{"pid": N, "status": S}` when the child has ended (S as
-`os.waitstatus_to_exitcode` gives it). A request with the key `zygote`, a `Further`, forks not a rank but a
-zygote, which imports more modules than this one and has clients of its own.
+A zygote listens on a Unix socket whose descriptor it inherits. A client that connects receives `Ready`, and
+then sends requests, one a line (`workers.isolate.messages`). The zygote answers `Began` at once, and `Ended`
+when the child has ended. A `ZygoteRequest` forks not a rank but a zygote, which imports more modules than
+this one and has clients of its own.
 
 When a client is gone, the ranks that it requested are killed. A zygote ends when it has neither clients nor
 zygotes left. When it is killed, what it forked dies too, because the kernel ends a child whose parent is
@@ -20,18 +19,18 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import json
 import os
 import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict
+from typing import Any, NoReturn
 
-from workers.isolate import environment_variables
+from workers.isolate import environment_variables, messages
+from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
 from workers.isolate.zygote_places import listening
 
 FIRST_CLIENT_SECONDS = 60.0
@@ -47,14 +46,6 @@ Modules that torch_xla imports ask, and a CUDA that has been asked cannot be use
 """
 
 
-class Further(TypedDict):
-    """A zygote to fork: the modules that it imports, and the files of its socket and its log."""
-
-    preload: Sequence[str]
-    address: str
-    log: str
-
-
 @dataclass(slots=True, eq=False)
 class _Client:
     """Somebody who is connected, and the ranks of theirs that run."""
@@ -67,10 +58,10 @@ class _Client:
         """For `select`."""
         return self.connection.fileno()
 
-    def reply(self, message: Mapping[str, Any]) -> None:
+    def reply(self, message: Reply) -> None:
         """Sends a message, to nobody if the client is gone."""
         with contextlib.suppress(OSError):
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            self.connection.sendall(messages.line(message))
 
 
 def serve(listener: socket.socket, preload: Sequence[str]) -> None:
@@ -96,7 +87,7 @@ def preloaded(names: Sequence[str]) -> None:
 class _Server:
     """The loop of a zygote: who is connected, and what was forked for whom."""
 
-    def __init__(self, listener: socket.socket, rank: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, listener: socket.socket, rank: Callable[[RankRequest], None]) -> None:
         self._listener, self._rank = listener, rank
         self._clients: list[_Client] = []
         self._zygotes: dict[int, _Client] = {}
@@ -129,7 +120,7 @@ class _Server:
     def _welcome(self) -> None:
         client = _Client(self._listener.accept()[0])
         self._clients.append(client)
-        client.reply({"ready": os.getpid()})
+        client.reply(Ready(pid=os.getpid()))
 
     def _read(self, client: _Client) -> None:
         try:
@@ -141,7 +132,7 @@ class _Server:
             return
         *lines, client.unread = (client.unread + received).split(b"\n")
         for line in lines:
-            self._start(json.loads(line), client)
+            self._start(messages.REQUESTS.decode(line), client)
 
     def _leave(self, client: _Client) -> None:
         for pid in client.ranks:
@@ -152,27 +143,30 @@ class _Server:
         client.connection.close()
         self._clients.remove(client)
 
-    def _start(self, request: Mapping[str, Any], client: _Client) -> None:
-        further: Further | None = request.get("zygote")
-        listener = listening(Path(further["address"])) if further else None
+    def _start(self, request: ForkRequest, client: _Client) -> None:
+        if isinstance(request, RankRequest):
+            pid = self._forked(lambda: self._become_rank(request))
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.setpgid(pid, pid)  # in the parent too, so that a kill right after finds the group
+            client.ranks.add(pid)
+            client.reply(Began(run=request.run, rank=request.rank, pid=pid))
+        else:
+            with listening(Path(request.address)) as listener:
+                pid = self._forked(lambda: _serve_further(listener, request))
+            self._zygotes[pid] = client
+            client.reply(Began(run=request.run, rank=0, pid=pid))
+
+    def _forked(self, work: Callable[[], None]) -> int:
+        """The id of a forked process, which does this `work` and nothing of the zygote's."""
         parent, pid = os.getpid(), os.fork()
         if not pid:
             _die_with(parent)
             self._close_all()
-            if further and listener:
-                _become(lambda: _serve_further(listener, further))
-            _become(lambda: self._become_rank(request))
-        if listener:
-            listener.close()
-            self._zygotes[pid] = client
-        else:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.setpgid(pid, pid)  # in the parent too, so that a kill right after finds the group
-            client.ranks.add(pid)
-        client.reply({"pid": pid, "run": request["run"], "rank": request["rank"]})
+            _become(work)
+        return pid
 
-    def _become_rank(self, request: Mapping[str, Any]) -> None:
-        _call_this(f"rank {request['rank']}")
+    def _become_rank(self, request: RankRequest) -> None:
+        _call_this(f"rank {request.rank}")
         os.setpgid(0, 0)
         self._rank(request)
 
@@ -197,16 +191,16 @@ def _has_ended(pid: int, client: _Client) -> bool:
     """Whether a child has ended; if so the client is told."""
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
-        client.reply({"pid": pid, "status": os.waitstatus_to_exitcode(status)})
+        client.reply(Ended(pid=pid, status=os.waitstatus_to_exitcode(status)))
     return bool(done)
 
 
-def _serve_further(listener: socket.socket, further: Further) -> None:
-    log = os.open(further["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def _serve_further(listener: socket.socket, further: ZygoteRequest) -> None:
+    log = os.open(further.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for standard in (1, 2):
         os.dup2(log, standard)
     os.close(log)
-    serve(listener, further["preload"])
+    serve(listener, further.preload)
 
 
 def _call_this(name: str) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from difftest.cases.case_number import CaseNumber
 from difftest.commands import Group
 from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.options import (
@@ -21,17 +22,22 @@ GROUP = Group.ASK
 @click.command("case")
 @seed_option
 @click.option(
-    "--index", type=click.IntRange(min=0), default=0, show_default=True, help="The number of the case."
+    "--index",
+    "number",
+    default="0",
+    show_default=True,
+    metavar="NUMBER",
+    help="The case: 7, program-7, or 7/2 for the second further input of case 7.",
 )
 @own_model_options
 @paths_option(USUAL_PATHS)
 @max_world_size_option
-def command(index: int, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
+def command(number: str, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Print one generated case as JSON.
 
-    It is case INDEX of a campaign with the same seed, paths, model and world size.
+    It is case NUMBER of a campaign with the same seed, paths, model and world size.
     """
     options["model"] = take_model(options)
     drawing = Drawing(**options)
-    click.echo(drawing.case(index).to_json())
+    click.echo(drawing.case(CaseNumber.read(number).recorded).to_json())
     return 0

@@ -28,6 +28,7 @@ from difftest.commands.service.working import Working
 from difftest.findings.ledger import read_ledger
 from difftest.records import announced
 from difftest.records.bundle import Joined
+from difftest.records.bundle_archive import unpacked
 from difftest.records.comparisons import Comparisons
 from difftest.records.definition import DIGEST_LENGTH
 from difftest.records.resume import resumed
@@ -68,12 +69,12 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Nothing is run.
     """
     request = CompareRequest(**options)
-    with opened(request.out) as output:
-        return _compare(request, output)
+    with opened(request.out) as output, unpacked(request.bundles) as folders:
+        return _compare(request, output, Joined(folders, ORACLE))
 
 
-def _compare(request: CompareRequest, output: Output) -> int:
-    ledger, joined = read_ledger(request.ledger), Joined(request.bundles, ORACLE)
+def _compare(request: CompareRequest, output: Output, joined: Joined) -> int:
+    ledger = read_ledger(request.ledger)
     corpus = output.prepared_corpus()
     name = _name(request.bundles)
     campaign = Campaign(

@@ -33,6 +33,7 @@ from difftest.commands.service.recording import Recording
 from difftest.commands.service.request import CASES
 from difftest.errors import InfrastructureError
 from difftest.records.bundle import Recorder
+from difftest.records.bundle_archive import SUFFIX, pack
 from difftest.records.case_files import read_case
 from difftest.records.completeness import described, lines, shortfalls
 
@@ -54,6 +55,11 @@ class Request:
     out: Path
     trust: bool
     as_json: bool
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the bundle, which is packed into the file `out` at the end if that is an archive."""
+        return self.out.with_suffix("") if self.out.suffix == SUFFIX else self.out
 
 
 GROUP = Group.FIND
@@ -87,7 +93,7 @@ GROUP = Group.FIND
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="The folder of the bundle, new or empty.",
+    help="The folder of the bundle, new or empty; NAME.zip packs it into one file at the end.",
 )
 @least_compared_option
 @most_inconclusive_option
@@ -101,11 +107,13 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     request = Request(**options)
     backends = candidates(request.backends)
     who = [(name, one.SIDE, one.FRAMEWORK) for name, one in backends.items()]
-    recording = Recording(Recorder(request.out, who), backends, request.workers)
+    recording = Recording(Recorder(request.folder, who), backends, request.workers)
     recording.record(_cases(request))
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
+    if request.folder != request.out:
+        pack(request.folder, request.out)
     incomplete = shortfalls(recording.comparisons, request, must_agree=False)
     _print(request, recording, incomplete)
     if incomplete:

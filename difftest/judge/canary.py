@@ -175,7 +175,9 @@ def _spoiled(case: Case, truth: Trace, actual: Trace, turn: int) -> Iterator[Spo
     spoiled, words = actual, dict[str, str]()
     for name, check in checks.load_all().items():
         damage = check.TRAITS.damage
-        match damage.spoil(case, spoiled) if damage else None:
+        if damage is None:
+            continue
+        match damage.spoil(case, spoiled):
             case Failure() as failure:
                 yield Spoiled(truth, failure, {name: damage.words})
             case Trace() as spoiled:

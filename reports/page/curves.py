@@ -98,10 +98,8 @@ def longest(report: Report) -> list[tuple[str, Drawing]]:
     for case in report.longest:
         if one := drawing(report, report.curves.get(case, ())):
             run = runs.loc[case]
-            words = (
-                f"case {run['index']}, {str(run['path']).replace('_', ' ')}, {run['mesh']}, {run['dtype']}"
-            )
-            drawn.append((f"{words}, {run['optimizer']}", one))
+            words = f"{run['series']} {run['index']}, {str(run['path']).replace('_', ' ')}, {run['mesh']}"
+            drawn.append((f"{words}, {run['dtype']}, {run['optimizer']}", one))
     return drawn
 
 

@@ -5,16 +5,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from difftest.cases.case_number import Series
 from difftest.findings.standing import Standing
 from difftest.records.comparisons import ORACLE
 from reports import cells
 from reports.frame import compared_in
 from reports.report import Report, environment_of, merged
-
-BESIDE = 10**9
-"""From this number on, a case of a campaign is beside those that it counts: a program, a further input of a
-case, or the case of a known fault.
-"""
 
 PROGRAM_LOSS = "cotangent"
 """The loss of programs, and of nothing else."""
@@ -69,7 +65,8 @@ def _compared(report: Report) -> list[Count]:
 def _work(report: Report) -> list[Count]:
     """How many cases and programs ran, and how long that took."""
     runs = report.runs
-    programs = (runs["index"] >= BESIDE) & (runs["loss"].astype("str") == PROGRAM_LOSS)
+    beside = (runs["series"] != Series.CASE) | (runs["input"] > 0)  # the cases that a campaign does not count
+    programs = beside & (runs["loss"].astype("str") == PROGRAM_LOSS)
     cases = runs.loc[~programs, "case"].nunique()
     more = runs.loc[programs, "case"].nunique()
     seconds = elapsed(runs)

@@ -6,14 +6,14 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from difftest.errors import OUT_OF_MEMORY, InfrastructureError, LethalError
 from workers.isolate import limits, native_frames, processes, run_folder
 from workers.isolate.limits import Excess, Limits
+from workers.isolate.messages import Began, Gone, Meeting, OfRun, RankRequest, Work
 from workers.isolate.progress import Progress, Sample
 from workers.isolate.zygotes import Zygote
 
@@ -47,9 +47,9 @@ class Share:
         """The environment variables that give a rank its place on its node, with torchrun's names."""
         return {"LOCAL_RANK": str(rank - self.ranks.start), "LOCAL_WORLD_SIZE": str(len(self.ranks))}
 
-    def request(self, rank: int) -> dict[str, Any]:
-        """What the request for a rank has beside what every run's has."""
-        return {"rendezvous": self.rendezvous, "local": self.variables(rank)}
+    def meeting(self, rank: int) -> Meeting:
+        """Where a rank meets the others, and its place on this node."""
+        return Meeting(rendezvous=self.rendezvous, local=self.variables(rank))
 
 
 @dataclass(slots=True)
@@ -104,19 +104,19 @@ class Ranks:
         """The processes that have not ended, with their ranks."""
         return {pid: rank for pid, rank in self.pids.items() if rank not in self.statuses}
 
-    def record(self, reply: Mapping[str, Any]) -> None:
+    def record(self, reply: OfRun) -> None:
         """Takes one reply of the zygote into account. Raises `InfrastructureError` when the zygote died."""
-        if "gone" in reply:
+        if isinstance(reply, Gone):
             self.gone = True
             self._raise_if_short_of_memory()
             msg = "the process that forks workers died during a run"
             raise InfrastructureError(msg)
-        if "status" not in reply:
-            self.pids[reply["pid"]] = reply["rank"]
+        if isinstance(reply, Began):
+            self.pids[reply.pid] = reply.rank
             return
-        rank = self.pids[reply["pid"]]
-        self.statuses[rank] = reply["status"]
-        self.failed = self.failed or run_folder.failed(self.folder_of(rank), rank, reply["status"])
+        rank = self.pids[reply.pid]
+        self.statuses[rank] = reply.status
+        self.failed = self.failed or run_folder.failed(self.folder_of(rank), rank, reply.status)
 
     def require_ended_by_itself(self) -> None:
         """Raises `InfrastructureError` when a rank was ended by something else than its own framework.
@@ -153,7 +153,7 @@ class Ranks:
                 return
             time.sleep(FRAMES_SECONDS)
 
-    def know_forked(self, replies: "queue.Queue[dict[str, Any]]") -> bool:
+    def know_forked(self, replies: "queue.Queue[OfRun]") -> bool:
         """Waits for the ids of all processes, without which none could be killed.
 
         A run may end before the zygote has forked all its ranks. False where the zygote does not say the ids,
@@ -179,21 +179,19 @@ class Ranks:
 _numbers = itertools.count()
 
 
-def run_ranks(
-    zygote: Zygote, request: Mapping[str, Any], folders: Sequence[Path], share: range | Share, allowed: Limits
-) -> Ranks:
+def run_ranks(zygote: Zygote, work: Work, share: range | Share, allowed: Limits) -> Ranks:
     """Starts the ranks and waits until all have ended, hang, exceed a limit, or a failure has ended the rest.
 
-    `folders` are those of the cases in `request`. No process of the run is left when this returns. Raises
-    `InfrastructureError` when the zygote dies or does not fork, or the machine is too busy.
+    No process of the run is left when this returns. Raises `InfrastructureError` when the zygote dies or does
+    not fork, or the machine is too busy.
     """
     number = f"{os.getpid()}-{next(_numbers)}"
-    ranks = Ranks(share.ranks if isinstance(share, Share) else share, folders)
+    ranks = Ranks(share.ranks if isinstance(share, Share) else share, [*map(Path, work.folders)])
     replies = zygote.open(number)  # first: a zygote's start is not the run's time
     try:
         for rank in ranks.expected:
-            further = share.request(rank) if isinstance(share, Share) else {}
-            zygote.fork({**request, **further, "run": number, "rank": rank})
+            meeting = share.meeting(rank) if isinstance(share, Share) else None
+            zygote.fork(RankRequest(run=number, rank=rank, work=work, meeting=meeting))
         _watch(ranks, replies, allowed, zygote.pid)
         if not ranks.excess and len(ranks.pids) < len(ranks.expected):
             zygote.kill()
@@ -210,7 +208,7 @@ def run_ranks(
     return ranks
 
 
-def _watch(ranks: Ranks, replies: "queue.Queue[dict[str, Any]]", allowed: Limits, zygote: int) -> None:
+def _watch(ranks: Ranks, replies: "queue.Queue[OfRun]", allowed: Limits, zygote: int) -> None:
     """Waits until all ranks have ended, or a limit is exceeded, or the run hangs.
 
     Every case has the whole time that is allowed. Once a rank has failed, the end comes `allowed.grace` later

@@ -21,6 +21,7 @@ from workers.isolate import limits, refused, run_folder
 from workers.isolate.answers import new_request, require_answer
 from workers.isolate.failures import failure_of, refusal_of
 from workers.isolate.limits import Limits
+from workers.isolate.messages import Work
 from workers.isolate.ranks import Ranks, Share, run_ranks
 from workers.isolate.zygotes import zygote_with
 
@@ -84,14 +85,14 @@ def _run(
     zygote = zygote_with(module.PRELOAD)
     with own_folder("run") as folder:
         folders = run_folder.prepared(folder, len(cases))
-        request = {
-            "cases": [case.to_json().decode() for case in cases],
-            "numbers": [origin.number for origin in requests],
-            "folders": list(map(str, folders)),
-            "backend": backend,
-            "environment": {**module.environment(cases[0]), **options},
-        }
-        ranks = run_ranks(zygote, request, folders, share or range(module.processes(cases[0])), allowed)
+        work = Work(
+            backend=backend,
+            cases=tuple(case.to_json().decode() for case in cases),
+            numbers=tuple(origin.number for origin in requests),
+            folders=tuple(map(str, folders)),
+            environment={**module.environment(cases[0]), **options},
+        )
+        ranks = run_ranks(zygote, work, share or range(module.processes(cases[0])), allowed)
         ranks.require_ended_by_itself()
         outcomes = _finished(ranks, cases, requests)
         if (failed := len(outcomes)) < len(cases):

@@ -5,21 +5,22 @@ one zygote is never reported to the runs of its successor.
 """
 
 import atexit
-import json
 import os
 import queue
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+
+from msgspec import DecodeError
 
 from difftest.errors import InfrastructureError
 from difftest.inherited import inherited
 from difftest.own_folder import own_folder, short_parent
+from workers.isolate import messages
+from workers.isolate.messages import Began, ForkRequest, Gone, OfRun, Ready, Reply, ZygoteRequest
 from workers.isolate.zygote_places import Place
 from workers.torch import process_groups
 
@@ -56,7 +57,7 @@ class Zygote:
             while self._replies is None or self._replies.closed():
                 self._connect()
 
-    def open(self, run: str) -> "queue.Queue[dict[str, Any]]":
+    def open(self, run: str) -> "queue.Queue[OfRun]":
         """A queue that receives this run's replies."""
         self.warm()
         return self._connected().open(run)
@@ -70,11 +71,11 @@ class Zygote:
         """Removes the queue of a run."""
         self._connected().close(run)
 
-    def fork(self, request: Mapping[str, Any]) -> None:
-        """Requests one rank. Raises `InfrastructureError` when the process is gone."""
+    def fork(self, request: ForkRequest) -> None:
+        """Requests one process. Raises `InfrastructureError` when the process is gone."""
         try:
             with self._sending:
-                self._connected().connection.sendall(json.dumps(request).encode() + b"\n")
+                self._connected().connection.sendall(messages.line(request))
         except OSError as error:
             self.kill()
             msg = f"the process that forks workers is gone: {error}"
@@ -132,10 +133,10 @@ class Zygote:
         place.log.unlink(missing_ok=True)
         run, more = str(place.address), self._preload[len(self._base._preload) :]  # noqa: SLF001  of the class
         replies = self._base.open(run)
-        further = {"preload": more, "address": run, "log": str(place.log)}
-        self._base.fork({"run": run, "rank": 0, "zygote": further})
+        self._base.fork(ZygoteRequest(run=run, preload=more, address=run, log=str(place.log)))
         try:
-            return int(replies.get(timeout=START_SECONDS).get("pid", 0))  # none where the base is gone
+            reply = replies.get(timeout=START_SECONDS)
+            return 0 if isinstance(reply, Gone) else reply.pid
         except queue.Empty:
             return 0
         finally:
@@ -175,15 +176,15 @@ class _Replies:
         self.connection, self.pid = connection, pid
         self.answered, self.ended = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._runs: dict[str, queue.Queue[dict[str, Any]]] = {}
+        self._runs: dict[str, queue.Queue[OfRun]] = {}
         self._owners: dict[int, str] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def open(self, run: str) -> "queue.Queue[dict[str, Any]]":
+    def open(self, run: str) -> "queue.Queue[OfRun]":
         with self._lock:
             self._runs[run] = queue.Queue()
             if self.ended.is_set():
-                self._runs[run].put({"gone": True})
+                self._runs[run].put(Gone())
             return self._runs[run]
 
     def close(self, run: str) -> None:
@@ -209,24 +210,25 @@ class _Replies:
 
     def _listen(self) -> None:
         # a zygote that was killed may leave half a line
-        with self.connection, self.connection.makefile("r") as replies, suppress(OSError, ValueError):
+        with self.connection, self.connection.makefile("rb") as replies, suppress(OSError, DecodeError):
             for line in replies:
-                self._deliver(json.loads(line))
+                self._deliver(messages.REPLIES.decode(line))
         with self._lock:
             self.ended.set()
             for waiting in self._runs.values():
-                waiting.put({"gone": True})
+                waiting.put(Gone())
         self.answered.set()
 
-    def _deliver(self, reply: dict[str, Any]) -> None:
-        if "ready" in reply:
-            self.pid = reply["ready"]
+    def _deliver(self, reply: Reply) -> None:
+        if isinstance(reply, Ready):
+            self.pid = reply.pid
             self.answered.set()
             return
         with self._lock:
-            run = reply["run"] if "run" in reply else self._owners.pop(reply["pid"])
-            if "run" in reply:
-                self._owners[reply["pid"]] = run
+            if isinstance(reply, Began):
+                run = self._owners[reply.pid] = reply.run
+            else:
+                run = self._owners.pop(reply.pid)
             if run in self._runs:
                 self._runs[run].put(reply)
 

@@ -1,11 +1,9 @@
 """The embedding of token ids."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from difftest.cases.layer import Layer, Parameters
-
-if TYPE_CHECKING:
-    from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.linear import Linear
 
 
 class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
@@ -41,10 +39,8 @@ class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
         """More than a linear layer: its inputs are ids."""
         return 2
 
-    def plainer(self) -> "Linear":
+    def plainer(self) -> Linear:
         """A linear layer of the same width, fed with floats."""
-        from difftest.cases.layers.linear import Linear  # noqa: PLC0415  it imports this module
-
         return Linear(inputs=self.width, outputs=self.width, bias=False)
 
     def fitted(self, width: int, first: Layer | None) -> "Embedding":

@@ -6,14 +6,13 @@ from typing import ClassVar, Literal
 import msgspec
 
 from difftest.cases.layer import Layer, Parameters, Removable
-from difftest.cases.layers.embedding import Embedding
 from difftest.cases.ranges import Range
 
 
 class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
     """`x @ weight.T + bias`; weight is (outputs, inputs).
 
-    `tied`: the weight is that of the `Embedding` at index 0.
+    `tied`: the weight is that of the embedding at index 0.
     """
 
     MAGNITUDE: ClassVar[Literal["grows"]] = "grows"
@@ -44,8 +43,7 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
 
     def misplaced(self, path: str, sequence: int, first: Layer) -> str:
         """A tied layer needs an embedding of its own shape to borrow from."""
-        shape = (first.vocabulary, first.width) if isinstance(first, Embedding) else None
-        if self.tied and shape != (self.outputs, self.inputs):
+        if self.tied and _lent(first) != (self.outputs, self.inputs):
             return f"is tied to layer 0, which is no embedding of ({self.outputs}, {self.inputs})"
         return super().misplaced(path, sequence, first)
 
@@ -75,8 +73,8 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
 
     def fitted(self, width: int, first: Layer | None) -> "Linear":
         """With a weight of its own where no embedding of this width is left to borrow from."""
-        if self.tied and isinstance(first, Embedding) and first.width == width:
-            return msgspec.structs.replace(self, inputs=width, outputs=first.vocabulary)
+        if self.tied and first and (lent := _lent(first)) and lent[1] == width:
+            return msgspec.structs.replace(self, inputs=width, outputs=lent[0])
         return msgspec.structs.replace(self, inputs=width, tied=False)
 
     def ending_at(self, width: int) -> "Linear":
@@ -101,3 +99,8 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
     def spelled(self, path: str, *, moves: bool) -> str:
         """The module of torch."""
         return f"nn.Linear({self.inputs}, {self.outputs}{'' if self.bias else ', bias=False'})"
+
+
+def _lent(first: Layer) -> tuple[int, ...] | None:
+    """The shape of the weight that layer 0 lends, which only an embedding does."""
+    return first.shapes()["weight"] if first.TENSOR_PARALLEL == "embedding" else None

@@ -1,18 +1,16 @@
-"""Which case a number stands for, in every command that takes a seed."""
+"""Which cases a seed has, and the case of a number, in every command that takes a seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from difftest.campaign.groups import MOST_CASES
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.described import Description
 from difftest.findings.known_cases import known_cases
 
 PROGRAMS = MOST_CASES
 """How many programs of operators come before every 20 other cases, unless a command says otherwise."""
-
-FIRST_KNOWN = 1_000_000_000_000
-"""The number of the first case of a known fault: more than that of any generated case and its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,26 +37,27 @@ class Drawing:
         return own.chosen(self.model, wanted) if self.model else paths.chosen(wanted)
 
     def numbers(self, most: int | None) -> Iterator[int]:
-        """The numbers of a campaign of `most` cases, in the order in which they run; None for no end."""
+        """The recorded numbers of a campaign of `most` cases, in their order; None for no end."""
         from generators import own
         from generators.sequence import numbers
 
         paths = own.paths() if self.model else self.chosen_paths()
-        return numbers(paths, most, self.inputs, self.programs)
+        return (number.recorded for number in numbers(paths, most, self.inputs, self.programs))
 
     def known(self) -> Iterator[int]:
-        """The numbers of the cases of known faults, which come first: on the chosen paths, not too large."""
+        """Those of the cases of known faults, which come first: on the chosen paths, not too large."""
         paths = self.chosen_paths() if self.known_cases else ()
-        for number, case in enumerate(known_cases(), FIRST_KNOWN):
+        for index, case in enumerate(known_cases()):
             if case.path in paths and case.world_size <= self.max_world_size:
-                yield number
+                yield CaseNumber(index, Series.KNOWN).recorded
 
-    def case(self, number: int) -> Case:
-        """The case of this number."""
+    def case(self, recorded: int) -> Case:
+        """The case of a recorded number."""
         from generators import cases, own
 
-        if number >= FIRST_KNOWN:
-            return known_cases()[number - FIRST_KNOWN]
+        number = CaseNumber.of(recorded)
+        if number.series == Series.KNOWN:
+            return known_cases()[number.index]
         paths, most_ranks = self.paths or None, self.max_world_size
         if self.model:
             return own.case_at(self.model, self.seed, number, wanted=paths, max_world_size=most_ranks)

@@ -28,7 +28,7 @@ class DrawnCases:
     inputs: int = 1
 
     def numbered(self, count: int, after: int = 0) -> Iterator[tuple[int, Case]]:
-        """The null campaign's cases with their numbers, programs among them; without paths no program.
+        """The null campaign's cases with their recorded numbers, with programs if there are paths.
 
         The first `after` of them are left out.
         """
@@ -39,7 +39,7 @@ class DrawnCases:
         names = chosen(self.paths) if self.paths else split(chosen(None))[0]
         draw = partial(case_at, self.seed, paths=names, max_world_size=self.max_world_size)
         left = itertools.islice(numbers(names, count, self.inputs), after, None)
-        return ((number, draw(number)) for number in left)
+        return ((number.recorded, draw(number)) for number in left)
 
     def cases(self, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:
         """The first cases on `paths`, by default on the usual ones."""

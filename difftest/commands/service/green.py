@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from difftest.campaign.campaign import ORACLE, Campaign, Execute
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
-from difftest.commands.run import run_campaign
+from difftest.commands.service.campaign_run import run_campaign
 from difftest.commands.service.cluster import Cluster
 from difftest.commands.service.generated_cases import define
 from difftest.commands.service.request import CampaignRequest

@@ -14,8 +14,10 @@ from tqdm import tqdm
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.clock import utc_today
 from difftest.commands.service.request import CampaignRequest
+from difftest.commands.service.working import EVERY_SECONDS
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
@@ -33,9 +35,6 @@ VERDICTS = {
 
 KNOWN, NEW = "known", "new"
 
-EVERY_SECONDS = 10.0
-"""How often a plain line is printed."""
-
 
 def announce(request: CampaignRequest) -> None:
     """Says at once what will run and where its results go."""
@@ -48,9 +47,8 @@ def announce(request: CampaignRequest) -> None:
 
 def _in_blocks(request: CampaignRequest) -> str:
     """How many programs there are between the other cases."""
-    from generators.sequence import is_in_block
-
-    programs = sum(map(is_in_block, request.drawing.numbers(request.most_cases)))
+    numbers = map(CaseNumber.of, request.drawing.numbers(request.most_cases))
+    programs = sum(number.series == Series.PROGRAM for number in numbers)
     return f" and {programs} programs" if programs else ""
 
 

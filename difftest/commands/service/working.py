@@ -12,9 +12,11 @@ from tqdm import tqdm
 
 from difftest.campaign.campaign import Execute, ExecuteGroup
 from difftest.cases.case import Case
-from difftest.commands.service.progress import EVERY_SECONDS
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
+
+EVERY_SECONDS = 10.0
+"""How often a plain line is printed."""
 
 TIME_ALONE = "{desc} ... {elapsed}"
 

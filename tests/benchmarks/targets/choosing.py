@@ -15,11 +15,12 @@ from typing import TypeAlias
 from benchmarks.targets import Figure
 from benchmarks.targets.searching import FEWER_CASES, FEWER_SEEDS, MOST_RANKS, planted_faults
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from generators.cases import _decoder, _drawn, case_at, spelling_stream
 from generators.explore import cost_of, features, pairs
 from generators.options import spelled
 from generators.paths import chosen, load
-from generators.sequence import place_of
+from generators.sequence import taking_turns
 
 MOST_CANDIDATES = 16
 Met: TypeAlias = Counter[object]
@@ -77,7 +78,8 @@ def _chosen(
 @functools.cache
 def _pool(seed: int, index: int) -> list[Case]:
     """Whole candidates; the case alone where its path has a schedule."""
-    names, place = place_of(index, chosen(None))
+    at = CaseNumber.of(index)
+    names, place = taking_turns(at.series, chosen(None)), at.index
     turn, position = divmod(place, len(names))
     path = names[position]
     if load(path).scheduled(seed=seed, index=turn, max_world_size=MOST_RANKS) is not None:

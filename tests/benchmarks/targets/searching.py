@@ -16,11 +16,12 @@ import msgspec
 
 from benchmarks.targets import Figure
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from difftest.commands.service.planting import chosen_defects
 from generators.cases import case_at, pool_at, spelling_stream
 from generators.options import spelled
 from generators.paths import chosen, load
-from generators.sequence import place_of
+from generators.sequence import taking_turns
 from workers import backends
 
 Draw: TypeAlias = Callable[[int, int], Case]
@@ -105,7 +106,8 @@ def _cases_until(has: Callable[[Case], bool], draw: Draw, seed: int) -> int:
 
 def _without_choice(seed: int, index: int) -> Case:
     """The first candidate for the case at `index`."""
-    names, place = place_of(index, chosen(None))
+    at = CaseNumber.of(index)
+    names, place = taking_turns(at.series, chosen(None)), at.index
     turn, position = divmod(place, len(names))
     path = names[position]
     if load(path).scheduled(seed=seed, index=turn, max_world_size=MOST_RANKS) is not None:

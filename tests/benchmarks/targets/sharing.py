@@ -12,9 +12,9 @@ from real_runs import together
 from benchmarks.targets import Figure
 from difftest.campaign.groups import can_share
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from difftest.judge.outcome import Failure
 from generators.cases import case_at
-from generators.sequence import FURTHER
 from workers import backends
 
 SEED, INPUTS, CASES = 6, 8, 6
@@ -39,7 +39,7 @@ def _measured(backend: str) -> list[list[Case]]:
     """The inputs of the first cases that can share processes on the backend and do not fail there."""
     chosen, index = list[list[Case]](), 0
     while len(chosen) < CASES + WARM_UP:
-        inputs = [case_at(SEED, index + further * FURTHER) for further in range(INPUTS)]
+        inputs = [case_at(SEED, CaseNumber(index, input=further)) for further in range(INPUTS)]
         index += 1
         able = can_share(*inputs[:2]) and not backends.load(backend).unsupported(inputs[0])
         if able and not isinstance(together(inputs[:1], backend)[0], Failure):

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from benchmarks.targets import Figure
 from benchmarks.targets._campaign import campaign, warm
 from difftest.cases.case import Case
-from generators.sequence import FURTHER
+from difftest.cases.case_number import CaseNumber
 from workers import backends
 
 SEED, FIRST, CASES, INPUTS = 0, 70, 6, 8
@@ -31,6 +31,7 @@ import json, os, sys
 request = json.loads(sys.argv[1])
 os.environ.update(request["environment"])
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from workers import backends
 from workers.training.train import train
 case = Case.from_json(request["case"])
@@ -55,7 +56,7 @@ def figures() -> Iterator[Figure]:
 
 def _campaign(inputs: int) -> tuple[list[Compared], float]:
     """What agreed in a campaign over the cases, and the seconds that a comparison took."""
-    numbers = [FIRST + index + further * FURTHER for index in range(CASES) for further in range(inputs)]
+    numbers = [CaseNumber(FIRST + index, input=at).recorded for index in range(CASES) for at in range(inputs)]
     agreed, compared, began = list[Compared](), 0, time.monotonic()
     for result in campaign(SEED, numbers, WORKERS):
         compared += len(result.comparisons)
