@@ -1,4 +1,4 @@
-"""The ledger of known faults: which findings somebody has reported upstream already.
+"""The ledger of known faults: which findings show a fault of `known/`, or one that somebody has reported.
 
 An entry is a claim with a date. Until it expires, the findings that it matches are known and turn no run red.
 After that it must be looked at again, and `difftest triage` shows an entry whose fault is gone.
@@ -17,13 +17,14 @@ from difftest.cases.case import Case
 from difftest.cases.layers.module import function_called
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
+from difftest.findings.faults import KNOWN, Fault, known
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.plugins import IN, plain
 from difftest.records import read_limits
 
-LEDGER_FILE = Path(__file__).with_name("ledger.toml")
-"""The project's own ledger."""
+LEDGER_FILE = KNOWN
+"""The project's own ledger: the folder with a file for each known fault."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +59,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.quarantine and not (self.where or self.operators):
             msg = f"entry {self.fingerprint!r} is a quarantine of every case; `where` must say of which"
             raise ValueError(msg)
+
+    @property
+    def conditions(self) -> int:
+        """How many patterns it has beside the fingerprint: an entry with more of them is more specific."""
+        patterns = (self.detail, self.cause, self.nature)
+        return sum(pattern != "*" for pattern in patterns) + len(self.where) + bool(self.operators)
 
     @property
     def backend(self) -> str:
@@ -122,8 +129,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
-    """The ledger in `file`; `UsageError` naming it where it cannot be read."""
+    """The ledger in `file`, or in a folder of known faults; `UsageError` naming what cannot be read."""
     try:
+        if file.is_dir():
+            return _of_faults(file)
         return _parsed(read_limits.read(file, read_limits.MOST_LEDGER_BYTES))
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
@@ -136,3 +145,22 @@ def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
 @lru_cache(maxsize=2)  # a command and its reports read the same file, and parsing takes 50 ms
 def _parsed(content: bytes) -> Ledger:
     return msgspec.convert(tomllib.loads(content.decode()), type=Ledger)
+
+
+@lru_cache(maxsize=2)
+def _of_faults(folder: Path) -> Ledger:
+    """The entries of all faults: of a greater priority first, then the more specific, then by name."""
+    pairs = [(fault, entry) for fault in known(folder) for entry in entries(fault)]
+    pairs.sort(key=lambda pair: (-pair[0].priority, -pair[1].conditions))
+    return Ledger(entries=tuple(entry for _, entry in pairs))
+
+
+def entries(fault: Fault) -> tuple[Entry, ...]:
+    """What the file of a fault says of the divergences that show it."""
+    usual = {"upstream": fault.known_as, "reason": fault.reason or fault.what}
+    usual |= {"expires": fault.expires} if fault.expires else {}
+    try:
+        return msgspec.convert([{**usual, **shown} for shown in fault.shows], type=tuple[Entry, ...])
+    except msgspec.ValidationError as error:
+        msg = f"{KNOWN / fault.name}.toml: {error}"
+        raise UsageError(msg) from error
