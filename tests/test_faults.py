@@ -15,8 +15,8 @@ from difftest.errors import UsageError
 from difftest.findings import faults
 from difftest.findings.faults import KNOWN, Fault, fixed_in, known, read_faults, read_origins
 from difftest.findings.ledger import entries, read_ledger
-from difftest.records.finding import State
 from difftest.records import former_names
+from difftest.records.finding import State
 from difftest.records.former_names import FORMER, current_name
 from tools import releases
 

@@ -18,7 +18,7 @@ from difftest.commands.service.request import CampaignRequest
 from difftest.findings import known_cases
 from difftest.findings.faults import KNOWN, Example, known
 from difftest.findings.known_cases import read_known_cases
-from difftest.findings.ledger import LEDGER_FILE, read_ledger
+from difftest.findings.ledger import LEDGER_FILE
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.resume import CampaignRecord
 from tools import known_cases as collecting

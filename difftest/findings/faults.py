@@ -71,7 +71,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     `origin` maps the names of what showed it, the first on record first, to the case and the minutes until it
     showed there, as in `index 94, 1.3 minutes`; empty where they are not recorded.
 
-    `shows` are the ledger's patterns of what a divergence of it says (`difftest.findings.ledger.Entry`), where
+    `shows` are the ledger's patterns of what a divergence of it says (`difftest.findings.ledger`), where
     `upstream` is `known_as` if there is none; `reason` and `expires` stand for all of them, and `what` where
     there is no `reason`. Faults of a greater `priority` are looked for first, before those whose patterns say
     more. `examples` are cases that showed the fault, with which a first night begins.

@@ -1,5 +1,4 @@
-"""`sum` with `dim=[]`, which means all dims, does not reduce over ranks, so that the gradient of `amax` and
-`amin` without a dim is wrong or NaN.
+"""`sum(dim=[])` does not reduce over ranks, so the gradient of `amax` and `amin` is wrong or NaN.
 
 torch 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,5 +1,5 @@
-"""What is written into an `as_strided` view, `as_strided_scatter` and the gradient of `as_strided` ignore
-the strides.
+"""Writes into an `as_strided` view, `as_strided_scatter` and the gradient of `as_strided` ignore the
+strides.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""`scaled_dot_product_attention` on the CPU has no gradient: there is no rule for
-`_scaled_dot_product_flash_attention_for_cpu_backward`.
+"""`scaled_dot_product_attention` has no sharding rule for its gradient on the CPU.
 
 torch 2.15.0. The group is a fake one.
 """

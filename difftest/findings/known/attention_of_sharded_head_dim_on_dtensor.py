@@ -1,4 +1,4 @@
-"""`scaled_dot_product_attention` fails where the last dim of keys or values is sharded.
+"""`scaled_dot_product_attention` fails if the last dim of keys or values is sharded.
 
 torch 2.15.0. The group is a fake one.
 """

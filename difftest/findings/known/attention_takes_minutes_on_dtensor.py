@@ -1,5 +1,4 @@
-"""The first attention of sharded tensors takes 20 seconds, and with a mask 3 minutes: every placement of
-every operator inside is tried.
+"""The first `scaled_dot_product_attention` of sharded tensors takes 20 s, with a mask 3 minutes.
 
 DTensor has no rule for `_scaled_dot_product_flash_attention_for_cpu`. It tries every combination of the
 operands' placements on the operators inside, and does the same for each of these. torch 2.15.0, one of four

@@ -1,4 +1,4 @@
-"""`avg_pool2d` with `count_include_pad=False` ignores `divisor_override` and divides by the window.
+"""`avg_pool2d` ignores `divisor_override` with `count_include_pad=False`.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

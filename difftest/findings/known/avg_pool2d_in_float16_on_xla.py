@@ -1,4 +1,4 @@
-"""`avg_pool2d` of float16 tensors over 64 x 64 accumulates in float16 and gives nearly twice the mean.
+"""`avg_pool2d` of float16 over 64 x 64 accumulates in float16 and nearly doubles the mean.
 
 A sum of ones in bfloat16 stays at 256, so that losses, means and the gradients of biases are a fourth of what
 they should be, and less. float16 sums overflow at 65504. jax.numpy makes XLA add up in float32; torch_xla

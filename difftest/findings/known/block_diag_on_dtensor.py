@@ -1,5 +1,4 @@
-"""`block_diag`, `_chunk_cat` and other operators without a sharding rule that take only lists of tensors
-fail, as no mesh is found.
+"""`block_diag`, `_chunk_cat` and other operators that take only lists of tensors find no mesh.
 
 torch 2.9.0. The process group is torch's fake one.
 """

@@ -1,5 +1,4 @@
-"""A process that has run `avg_pool` takes its first `divisor_override` for all later ones: the cached graph
-is found without it.
+"""`avg_pool` reuses the graph of its first `divisor_override`.
 
 The hash of these operators' nodes leaves out the argument (torch_xla/csrc/ops: `Celu` in ops.cpp,
 avg_pool_nd.cpp, amp_update_scale.cpp). A process that has run the operator once gets the first result for

@@ -1,5 +1,4 @@
-"""A process that has run `celu` takes its first `alpha` for all later ones: the cached graph is found
-without it.
+"""`celu` reuses the graph of its first `alpha`.
 
 The hash of these operators' nodes leaves out the argument (torch_xla/csrc/ops: `Celu` in ops.cpp,
 avg_pool_nd.cpp, amp_update_scale.cpp). A process that has run the operator once gets the first result for

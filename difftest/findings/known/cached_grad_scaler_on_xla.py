@@ -1,5 +1,4 @@
-"""All gradient scalers of a process have the factors and the interval of the first: the cached graph of the
-update is found without them.
+"""A second `GradScaler` has the factors and the interval of the first.
 
 The hash of these operators' nodes leaves out the argument (torch_xla/csrc/ops: `Celu` in ops.cpp,
 avg_pool_nd.cpp, amp_update_scale.cpp). A process that has run the operator once gets the first result for

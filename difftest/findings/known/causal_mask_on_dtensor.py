@@ -1,4 +1,4 @@
-"""A Transformer compares its mask, a DTensor, with a causal one that is a plain tensor, and fails.
+"""`nn.Transformer` with a mask fails: it compares the mask with a plain causal one.
 
 torch 2.9.0. Nothing is sharded; the process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""`clamp` with one bound takes the greatest number for the other: an infinity becomes 3.4e38.
+"""`clamp` with one bound turns infinity into 3.4e38.
 
 The bound that is not given is the greatest number, so that an infinity does not stay one. torch_xla 2.9.0.
 Exits 0 while the fault is there.

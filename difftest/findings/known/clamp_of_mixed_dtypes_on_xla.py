@@ -1,4 +1,4 @@
-"""`clamp_min`, `clamp_max` and operators of lists with a tensor of another dtype fail, where torch promotes.
+"""`clamp_min`, `clamp_max` and `_foreach_maximum` with a tensor of another dtype fail.
 
 `clamp_min`, `clamp_max` and operators of lists do not promote, as `maximum` and `clamp` do. torch_xla 2.9.0.
 """

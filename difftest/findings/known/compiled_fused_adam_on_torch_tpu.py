@@ -1,5 +1,4 @@
-"""`torch.compile` deletes the tensors that functional fused optimizers (`_fused_adam`, `_fused_sgd`,
-`_fused_adagrad`) are given.
+"""`torch.compile` deletes the inputs of functional fused optimizers such as `_fused_adam`.
 
 Eager they are kept.
 torch_tpu 0.2.0 with torch 2.15.0, on XLA:CPU: `TPU_LIBRARY_PATH` names the PJRT plugin of

@@ -1,5 +1,4 @@
-"""A compiled result and a view of it do not share memory: an in-place write into the view, such as a
-collective's after a graph break, is lost.
+"""`torch.compile`: a result and a view of it do not share memory, so a write into the view is lost.
 
 Eager they do.
 torch_tpu 0.2.0 with torch 2.15.0, on XLA:CPU: `TPU_LIBRARY_PATH` names the PJRT plugin of

@@ -1,5 +1,4 @@
-"""The gradient of a padded `conv1d` with sharded input channels fails: the rule looks for the fourth dim of
-the kernel.
+"""The gradient of a padded `conv1d` with sharded input channels raises IndexError.
 
 torch 2.15.0. The process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""`conv1d` with a sharded kernel gives twice the result on a mesh with a second, replicated axis.
+"""`conv1d` with a sharded kernel is doubled on a mesh with a second, replicated axis.
 
 It needs jaxlib alone. Exits 0 while the fault is there.
 """

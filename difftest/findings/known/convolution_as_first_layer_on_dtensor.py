@@ -1,5 +1,4 @@
-"""The gradient of a convolution whose input needs none, as a model's first layer, fails on a mesh of two
-axes.
+"""The gradient of a convolution whose input needs none fails on a mesh of two axes.
 
 torch 2.15.0. The process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""The gradients of a replicated convolution's weight and bias are summed over the ranks.
+"""Gradients of a replicated convolution's weight and bias are summed over the ranks.
 
 Ranks add up and exchange what each of them has. torch 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""A convolution with a sharded weight fails: the local shard is taken for the whole weight.
+"""A convolution with a sharded weight fails on the shape of its bias.
 
 torch 2.9.0. The second of two ranks of torch's fake process group.
 """

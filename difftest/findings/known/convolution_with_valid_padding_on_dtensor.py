@@ -1,4 +1,4 @@
-"""A convolution with `padding='valid'` fails: its padding is one number, and the rule reads two.
+"""A convolution with `padding='valid'` raises IndexError.
 
 Torch 2.9.0.
 """

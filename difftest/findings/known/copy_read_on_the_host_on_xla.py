@@ -1,5 +1,4 @@
-"""An unevenly sharded tensor and its copy exchange their shardings when an operator runs on the host: the
-copy's shards are wrong, and the tensor cannot be used any more.
+"""An unevenly sharded tensor and its copy swap shardings when an operator falls back to the host.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""The result of `count_nonzero` is float32 instead of int64.
+"""`count_nonzero` returns float32 instead of int64.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`linalg.cross` with a sharded dim of size 1 fails: the sharding rule does not broadcast."""
+"""`linalg.cross` with a sharded dim of size 1 fails instead of broadcasting."""
 
 import torch
 from torch import distributed

@@ -1,5 +1,4 @@
-"""`ctc_loss` of replicated tensors fails: the error says that sharding propagation failed, and not that
-there is no rule.
+"""`ctc_loss` of replicated tensors fails without saying that there is no sharding rule.
 
 torch 2.15.0. The process group is torch's fake one.
 """

@@ -1,5 +1,4 @@
-"""`max_pool3d` of DTensors fails on CUDA with deterministic algorithms: what replaces it indexes them by
-plain tensors.
+"""`max_pool3d` fails on CUDA with deterministic algorithms.
 
 torch 2.15.0. Without such algorithms the call works, or says that DTensor has no rule. Tensors and group are
 fake, so that no GPU is needed; an H100 shows the same.

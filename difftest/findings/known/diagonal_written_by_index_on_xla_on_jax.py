@@ -1,5 +1,4 @@
-"""`diagonal_scatter` into a row-sharded matrix, of a diagonal that `index_fill` or `index_copy` wrote, gives
-wrong elements.
+"""`diagonal_scatter` of a diagonal written by `index_fill` or `index_copy` gives wrong elements.
 
 It needs jaxlib alone. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""The gradient of dropout is 0 at dropped elements where the incoming gradient is infinite or NaN, and NaN
-in torch.
+"""The gradient of dropout hides infinity and NaN at dropped elements.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""A row-sharded embedding that was computed under `inference_mode` cannot be read outside: its mask is
-applied in place.
+"""A row-sharded embedding computed under `inference_mode` cannot be read outside.
 
 torch 2.9.0 and 2.15.0. The process group is torch's fake one.
 """

@@ -1,5 +1,4 @@
-"""The gradient of an embedding with `scale_grad_by_freq` counts the lookups of one rank instead of all
-ranks.
+"""The gradient of an embedding with `scale_grad_by_freq` counts the lookups of one rank.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

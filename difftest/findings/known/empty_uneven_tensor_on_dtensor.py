@@ -1,4 +1,4 @@
-"""An empty tensor cannot be sharded along a dim that does not divide by the number of ranks.
+"""An empty tensor cannot be sharded along an uneven dim.
 
 torch 2.9.0. The process group is torch's fake one.
 """

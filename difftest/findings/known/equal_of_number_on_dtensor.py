@@ -1,4 +1,4 @@
-"""`equal` of a sharded tensor and a 0-dim tensor fails: it shards the 0-dim tensor.
+"""`equal` of a sharded and a 0-dim tensor fails.
 
 torch 2.9.0. The process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""`expand` of a sharded dim of size 1 to 0 fails with the number of the dim as its message.
+"""`expand` of a sharded dim of size 1 to 0 fails.
 
 torch 2.15.0. The process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""A Fourier transform of a partial maximum fails: the sharding rule keeps the placement."""
+"""A Fourier transform of a partial maximum fails."""
 
 import torch
 from torch import distributed

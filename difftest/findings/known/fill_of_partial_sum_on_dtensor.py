@@ -1,4 +1,4 @@
-"""`fill_` of a partial sum fills every share, and `view` of one as another dtype views the shares.
+"""`fill_` and `view(dtype)` of a partial sum act on each rank's share.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""`floor_divide` by an infinity of the other sign is 0 instead of -1, and of an infinity is infinite instead
-of NaN, as in the gradient of `remainder`.
+"""`floor_divide` by and of infinity is wrong, and so is the gradient of `remainder`.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`floor_divide` rounds the quotient before it takes the floor: 1.0 // 0.1 is 10 instead of 9.
+"""`floor_divide` rounds before it takes the floor: 1.0 // 0.1 is 10.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

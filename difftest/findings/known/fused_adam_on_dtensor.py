@@ -1,4 +1,4 @@
-"""`_fused_adam` fails: its sharding rule is that of `_fused_adam_`, and gives two results for five.
+"""`_fused_adam` fails: its sharding rule gives two results for five.
 
 torch 2.9.0. The process group is torch's fake one.
 """

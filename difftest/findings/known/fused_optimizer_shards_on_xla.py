@@ -1,5 +1,4 @@
-"""The result of a fused optimizer's operator for a sharded tensor has the first shard on every device until
-the next sync.
+"""A fused optimizer's result has the first shard on every device until the next sync.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

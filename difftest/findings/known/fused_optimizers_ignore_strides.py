@@ -1,4 +1,4 @@
-"""Fused optimizers on the CPU ignore strides: after a move to `channels_last`, an update mixes up elements.
+"""Fused optimizers on the CPU ignore strides: updates after `channels_last` mix up elements.
 
 A module is moved to `channels_last` between two steps, so that the weight and its momentum differ in strides.
 torch 2.9.0 and 2.15.0. Exits 0 while the fault is there.

@@ -1,5 +1,4 @@
-"""Fused SGD does not update DTensors, nor the parameters of `fully_shard`: there is no rule for
-`_fused_sgd_`.
+"""No sharding rule for `_fused_sgd_`, so fused SGD updates no DTensor.
 
 DTensor has no rule for the operators of their steps. torch 2.9.0 and 2.15.0. The process group is torch's
 fake one.

@@ -1,5 +1,4 @@
-"""The SPMD partitioner aborts in a scatter by unevenly sharded indices, or adds up its padding (jaxlib
-0.10.2), as in `index_put`, `index_add` and the gradient of `gather`.
+"""A scatter by unevenly sharded indices aborts, as in the gradient of `gather`.
 
 It needs jaxlib alone. It aborts, or exits 0, while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""The gradient of group norm with a frozen weight fails: the sharding rule gives two results for three.
+"""The gradient of group norm with a frozen weight fails.
 
 torch 2.15.0. The process group is torch's fake one.
 """

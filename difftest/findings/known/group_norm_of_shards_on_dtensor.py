@@ -1,5 +1,4 @@
-"""The gradient of group norm of row-sharded inputs with sharded weights fails: the rule takes the global
-number of rows.
+"""The gradient of group norm with sharded rows and weights fails.
 
 torch 2.15.0. The process group is torch's fake one.
 """

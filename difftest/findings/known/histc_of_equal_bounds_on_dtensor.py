@@ -1,4 +1,4 @@
-"""`histc` with equal bounds, which stand for those of the data, takes the bounds of the local shard.
+"""`histc` with equal bounds takes the bounds of the local shard.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`index_put` of a sharded tensor, or of sharded values, looks up global rows in a rank's shard.
+"""`index_put` of sharded tensors or values looks up global rows in the local shard.
 
 torch 2.9.0. The second of two ranks of torch's fake process group. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""The dim 0 or -1 of a 0-dim tensor is refused, by `sum`, `mean`, `amax` and `index_select`.
+"""`sum`, `mean`, `amax` and `index_select` refuse dim 0 or -1 of a 0-dim tensor.
 
 torch_xla 2.9.0.
 """

@@ -1,5 +1,4 @@
-"""`inner` of two vectors in inference mode fails: the rule of `reshape` reads the first size of an empty
-shape.
+"""`inner` of two vectors fails under `inference_mode`.
 
 Both, in inference mode.
 """

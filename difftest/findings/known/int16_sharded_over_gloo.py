@@ -1,4 +1,4 @@
-"""`distribute_tensor` of int16 in shards fails over gloo, whose scatter lacks that type.
+"""`distribute_tensor` of int16 in shards fails over gloo.
 
 Torch 2.9.0 and 2.15.0, over gloo, whose scatter lacks that type.
 """

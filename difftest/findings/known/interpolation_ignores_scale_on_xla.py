@@ -1,5 +1,4 @@
-"""`interpolate` ignores its `scale_factor` and uses the ratio of the sizes, so that scaling by 1.7 samples
-other coordinates.
+"""`interpolate` ignores `scale_factor` and uses the ratio of the sizes.
 
 4 pixels times 1.7 are 6, whose ratio is 1.5. torch takes 1.7, as its documentation says, unless
 `recompute_scale_factor` is True. torch_xla 2.9.0. Exits 0 while the fault is there.

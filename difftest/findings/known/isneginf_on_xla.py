@@ -1,5 +1,4 @@
-"""`isneginf` takes the least number of an integer dtype for minus infinity: it is true of 0 in uint8 and of
-False.
+"""`isneginf` is true of the least number of an integer dtype.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`item` of a partial sum returns the local value, by which `one_hot` counts its classes.
+"""`item` of a partial sum returns the local value, which breaks `one_hot`.
 
 torch 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""DTensor has no sharding rule for `masked_fill_`, and so for `cross_entropy` with `label_smoothing`.
+"""No sharding rule for `masked_fill_`, as in `cross_entropy` with `label_smoothing`.
 
 torch 2.9.0 on the CPU. The process group is torch's fake one.
 """

@@ -1,5 +1,4 @@
-"""A linear layer after a row-sharded embedding fails: it flattens the output, but not the mask of the
-partial sum.
+"""A linear layer after a row-sharded embedding fails on the shape of the mask.
 
 The output is a partial sum with a mask of the rows that other ranks hold. The mask has the shape of the
 lookup, and it is released when the sum is first computed. A linear layer flattens the sum, and not the mask.

@@ -1,5 +1,4 @@
-"""`linear`, `addmm` and `baddbmm` of integers or booleans, with a bias and a sharded inner dim, fail: the
-bias becomes a partial sum of float32.
+"""`linear`, `addmm` and `baddbmm` of integers fail with a bias and a sharded inner dim.
 
 It does so beside another partial sum: in `add`, `cat` and `stack`, and in `linear`, `addmm` and `baddbmm`,
 whose bias no longer has the dtype of the product. torch 2.9.0 and 2.15.0, two ranks over gloo.

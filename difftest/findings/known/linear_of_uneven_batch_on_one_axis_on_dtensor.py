@@ -1,4 +1,4 @@
-"""A linear layer refuses an input of three dims and more whose batch is unevenly sharded.
+"""A linear layer refuses inputs of three dims whose batch is uneven.
 
 torch 2.9.0 and 2.15.0. The layer flattens two of three dims. Over one mesh axis, DTensor refuses that. Over
 two, it asks whether each axis alone divides the rows, and takes 45 rows of 48. The group is a fake one.

@@ -1,5 +1,4 @@
-"""A linear layer of a batch that is unevenly sharded over two mesh axes fails, where each axis alone divides
-it.
+"""A linear layer fails if the batch is uneven over two mesh axes together.
 
 torch 2.9.0 and 2.15.0. The layer flattens two of three dims. Over one mesh axis, DTensor refuses that. Over
 two, it asks whether each axis alone divides the rows, and takes 45 rows of 48. The group is a fake one.

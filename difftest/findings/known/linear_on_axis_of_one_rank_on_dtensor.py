@@ -1,4 +1,4 @@
-"""A linear layer of a batch that a mesh axis of one rank shards is refused, which torch 2.9 computes.
+"""A linear layer refuses a batch that a mesh axis of one rank shards.
 
 torch 2.15.0, the second of two ranks of torch's fake process group.
 """

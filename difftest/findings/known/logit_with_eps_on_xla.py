@@ -1,5 +1,4 @@
-"""`logit` with an `eps` is NaN for numbers below 0 and above 1, which it should clamp to `eps` and `1 -
-eps`.
+"""`logit` with an `eps` is NaN outside of [0, 1] instead of clamping.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""A product with a boolean mask is 0 where the mask is False, even for NaN and infinities, so that the
-gradient of `amax` hides NaN.
+"""A product with a boolean mask hides NaN and infinity, as in the gradient of `amax`.
 
 Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""`max_unpool2d` of an unbatched image that is sharded over rows fails: the sharding rule takes rows for
-channels."""
+"""`max_unpool2d` of an unbatched, row-sharded image fails."""
 
 import torch
 from torch import distributed

@@ -1,5 +1,4 @@
-"""`amax`, `amin`, `max`, `min` and infinity norms over a sharded dim lose a NaN that is not on the first
-rank.
+"""`amax`, `amin`, `max`, `min` and infinity norms lose a NaN that is not on the first rank.
 
 torch 2.9.0. Exits 0 while the fault is there.
 """

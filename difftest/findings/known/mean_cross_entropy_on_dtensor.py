@@ -1,5 +1,4 @@
-"""The mean of `cross_entropy` over a sharded batch is the mean of the ranks' means, which is another number
-where targets are ignored or classes have weights.
+"""Mean `cross_entropy` of a sharded batch averages the ranks' means, wrong with ignored targets or weights.
 
 Torch divides by the sum of the weights of the targets that are not ignored. A DTensor divides on each rank by
 that rank's sum, and averages: ranks with few targets left, as where texts are padded, count as much as

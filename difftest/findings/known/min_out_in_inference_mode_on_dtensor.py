@@ -1,5 +1,4 @@
-"""`max` and `min` of two DTensors with `out` fail under `inference_mode`: their sharding rule is that of a
-reduction.
+"""`max` and `min` of two tensors with `out` fail under `inference_mode`.
 
 torch 2.9.0 and 2.15.0. The process group is torch's fake one.
 """

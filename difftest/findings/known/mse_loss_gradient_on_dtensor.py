@@ -1,5 +1,5 @@
-"""The gradients of `mse_loss`, `smooth_l1_loss`, `huber_loss` and `binary_cross_entropy` of sharded tensors
-are too large by the number of ranks.
+"""Gradients of `mse_loss`, `smooth_l1_loss`, `huber_loss` and `binary_cross_entropy` are multiplied by the
+number of ranks.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""The mean of squared errors is NaN where a rank gets no rows of the batch, as of 5 rows on 4 ranks.
+"""`mse_loss` is NaN if a rank holds no rows of the batch.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

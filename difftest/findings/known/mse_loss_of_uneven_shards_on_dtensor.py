@@ -1,5 +1,5 @@
-"""`mse_loss`, `smooth_l1_loss`, `huber_loss` and binary cross entropies of uneven shards are the unweighted
-average of the local means.
+"""`mse_loss`, `smooth_l1_loss`, `huber_loss` and `binary_cross_entropy` of uneven rows average the local
+means.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""Operators whose result depends on values, as `nonzero` and `bincount`, fail, and the message is their
-name.
+"""`nonzero`, `bincount` and others fail with nothing but their name as the message.
 
 torch 2.15.0, the second of two ranks of torch's fake process group.
 """

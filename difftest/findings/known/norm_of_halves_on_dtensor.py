@@ -1,5 +1,4 @@
-"""The norm of a sharded tensor of a half type is infinite from 256 on: the ranks' norms are squared in the
-half type.
+"""The norm of a sharded tensor of a half type overflows from 256 on.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""Batch, group and instance norm with an infinite weight are NaN on the CPU, where the documented formula,
-and layer norm, give infinity.
+"""Batch, group and instance norm with an infinite weight are NaN on the CPU.
 
 The documented formula, (x - E[x]) / sqrt(Var[x] + eps) * weight + bias, gives infinities. They are computed
 as x * scale + shift, in which both are infinite. torch 2.9.0 and 2.15.0. Exits 0 while the fault is there.

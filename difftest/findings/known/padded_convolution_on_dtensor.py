@@ -1,4 +1,4 @@
-"""A padded convolution exchanges columns between ranks also where the last dim is not sharded.
+"""A padded convolution exchanges columns between ranks although its last dim is not sharded.
 
 Ranks add up and exchange what each of them has. torch 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""A partial sum of integers plus a replicated integer tensor, or concatenated with one, is float32, and
-rounds from 2^24 on.
+"""A partial sum of integers plus a replicated tensor is float32, and rounds from 2^24 on.
 
 It does so beside another partial sum: in `add`, `cat` and `stack`, and in `linear`, `addmm` and `baddbmm`,
 whose bias no longer has the dtype of the product. torch 2.9.0 and 2.15.0, two ranks over gloo. Exits 0 while

@@ -1,4 +1,4 @@
-"""`pdist` with `p=inf` gives the least difference instead of the greatest, and with `p=0` infinity.
+"""`pdist` with `p=inf` gives the least difference, and with `p=0` infinity.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`avg_pool1d`, `lp_pool1d` and `max_pool1d` of an unbatched sequence fail on a rank that holds no channels.
+"""`avg_pool1d`, `lp_pool1d` and `max_pool1d` fail on a rank without channels.
 
 torch 2.15.0, the second of two ranks of torch's fake process group.
 """

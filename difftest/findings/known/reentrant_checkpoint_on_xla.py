@@ -1,5 +1,4 @@
-"""Torch's `checkpoint` with `use_reentrant=True` fails on XLA, though it keeps no state of random
-generators.
+"""Torch's `checkpoint(use_reentrant=True)` fails on XLA, even without random state.
 
 torch looks for the module `torch.xla`, which does not exist. torch_xla has a checkpoint function of its own,
 which its documentation of FSDP names.

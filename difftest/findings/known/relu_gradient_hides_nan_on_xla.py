@@ -1,5 +1,4 @@
-"""The gradients of `relu`, `hardtanh`, `relu6` and `hardswish` are 0 where the input and the incoming
-gradient are NaN, and NaN in torch.
+"""The gradients of `relu`, `hardtanh`, `relu6` and `hardswish` hide NaN.
 
 That hides that training has diverged. They compare with a limit, and take the other branch where the
 comparison is false, as it is for NaN. torch's own kernels keep NaN; those of gradients pass on the gradient

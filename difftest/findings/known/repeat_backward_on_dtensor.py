@@ -1,4 +1,4 @@
-"""The gradient of `repeat` with 0 repeats is a plain `torch.Tensor`, whatever the placement.
+"""The gradient of `repeat(0)` is a plain `torch.Tensor`.
 
 torch 2.9.0. Nothing is sharded; the process group is torch's fake one. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`reshape` of a DTensor to a 0-dim tensor fails under `inference_mode`, and so does `inner`.
+"""`reshape` to a 0-dim tensor fails under `inference_mode`.
 
 torch 2.9.0 and 2.15.0. The process group is torch's fake one.
 """

@@ -1,5 +1,4 @@
-"""An integer tensor shifted right by a tensor is 0: XLA turns the division by a power into a product with
-its inverse, which is 0.
+"""An integer tensor shifted right by a tensor is 0.
 
 Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""RMS norm over a sharded dim fails: it adds its epsilon in place to a partial mean."""
+"""RMS norm over a sharded dim fails on an in-place update of a partial mean."""
 
 import torch
 from torch import distributed

@@ -1,4 +1,4 @@
-"""`scatter_add` adds wrong elements where the source is larger than the index along a sharded dim.
+"""`scatter_add` adds wrong elements if the source is larger than the index.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

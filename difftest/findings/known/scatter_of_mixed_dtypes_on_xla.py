@@ -1,4 +1,4 @@
-"""`as_strided_scatter` and `slice_scatter` of a source of another dtype fail: it is not converted.
+"""`as_strided_scatter` and `slice_scatter` do not convert a source of another dtype, and fail.
 
 torch_xla 2.9.0.
 """

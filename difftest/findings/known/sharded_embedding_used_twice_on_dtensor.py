@@ -1,5 +1,4 @@
-"""The output of a row-sharded embedding can be used only once: a residual connection fails, as the mask is
-released.
+"""The output of a row-sharded embedding can be used only once.
 
 The output is a partial sum with a mask of the rows that other ranks hold. The mask has the shape of the
 lookup, and it is released when the sum is first computed. A linear layer flattens the sum, and not the mask.

@@ -1,5 +1,4 @@
-"""`solve` and `solve_triangular` of sharded batched matrices with one right-hand side fail: the sharding
-rule does not broadcast."""
+"""`solve` and `solve_triangular` of batched matrices with one right-hand side fail."""
 
 import torch
 from torch import distributed

@@ -1,5 +1,4 @@
-"""`squeeze` also removes a sharded dim whose local size is 1, and `tensordot`, which calls it, gives wrong
-numbers.
+"""`squeeze` removes a sharded dim whose local size is 1, so `tensordot` is wrong.
 
 torch 2.9.0. The second of two ranks of torch's fake process group. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""Sums of bfloat16 tensors accumulate in bfloat16 on the CPU and stop growing: `mse_loss` and means of 64 x
-64 numbers are a fourth, gradients of biases a half.
+"""Sums of bfloat16 accumulate in bfloat16 on the CPU: `mse_loss` of 64 x 64 is a fourth.
 
 A sum of ones in bfloat16 stays at 256, so that losses, means and the gradients of biases are a fourth of what
 they should be, and less. float16 sums overflow at 65504. jax.numpy makes XLA add up in float32; torch_xla

@@ -1,5 +1,4 @@
-"""The singular values of batched matrices have the shape of those of one matrix, and the dims of `V` are in
-another order.
+"""Singular values of batched matrices have the shape of one matrix's.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

@@ -1,4 +1,4 @@
-"""`t` of a sharded 1-dim tensor fails: its result is said to be sharded along a second dim.
+"""`t` of a sharded 1-dim tensor returns Shard(1).
 
 torch 2.9.0. The second of two ranks of torch's fake process group. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""`threshold` and `nan_to_num` are applied to the shares of a partial maximum, which is wrong where they are
-not monotone.
+"""`threshold` and `nan_to_num` of a partial maximum act on each rank's share.
 
 torch 2.15.0 over gloo. Exits 0 while the fault is there.
 """

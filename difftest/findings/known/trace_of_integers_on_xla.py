@@ -1,5 +1,4 @@
-"""`trace` of an integer matrix keeps its dtype and overflows: 200 + 200 in uint8 is 144, where torch gives
-the int64 400.
+"""`trace` of an integer matrix keeps its dtype and overflows.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """

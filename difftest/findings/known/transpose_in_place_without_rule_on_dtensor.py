@@ -1,4 +1,4 @@
-"""DTensor has no sharding rule for `transpose_`, and so for GRU with `batch_first` in torch 2.15.
+"""No sharding rule for `transpose_`, as in GRU with `batch_first`.
 
 torch 2.9.0 on the CPU. The process group is torch's fake one.
 """

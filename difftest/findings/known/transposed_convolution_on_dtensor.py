@@ -1,4 +1,4 @@
-"""A transposed convolution of replicated tensors is refused as if they were sharded.
+"""A transposed convolution of replicated tensors is refused as if sharded.
 
 torch 2.9.0. The process group is torch's fake one, which communicates nothing.
 """

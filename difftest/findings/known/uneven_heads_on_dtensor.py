@@ -1,5 +1,4 @@
-"""Attention heads that the ranks do not divide are refused where their projection is sharded: `unflatten`
-wants an even split."""
+"""Attention heads that the ranks do not divide are refused: `unflatten` needs an even split."""
 
 import torch
 from torch import distributed

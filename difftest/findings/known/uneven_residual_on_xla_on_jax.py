@@ -1,5 +1,4 @@
-"""The SPMD partitioner moves rows where it flattens a tensor whose second dim another mesh axis shards
-unevenly: a residual connection adds a linear layer's result to the wrong rows.
+"""A residual connection with an unevenly sharded second dim adds to the wrong rows.
 
 It needs jaxlib alone. Exits 0 while the fault is there.
 """

@@ -1,5 +1,4 @@
-"""A sharded parameter of fewer rows than ranks cannot be updated in place by a replicated or partial
-gradient."""
+"""A parameter of fewer rows than ranks cannot be updated by a replicated gradient."""
 
 import torch
 from torch import distributed

@@ -1,4 +1,4 @@
-"""`view_copy` of a row-sharded tensor fails: the local shard is viewed as the global shape.
+"""`view_copy` of a row-sharded tensor views the local shard as the global shape.
 
 torch 2.15.0. The process group is torch's fake one.
 """

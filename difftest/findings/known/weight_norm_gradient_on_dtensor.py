@@ -1,4 +1,4 @@
-"""The gradient of weight normalization has no sharding rule, while the forward pass has one.
+"""The gradient of weight normalization has no sharding rule.
 
 torch 2.15.0, the second of two ranks of torch's fake process group.
 """

@@ -1,4 +1,4 @@
-"""`MultiheadAttention` with `add_zero_attn` fails: the zeros that it makes are a plain `torch.Tensor`.
+"""`MultiheadAttention(add_zero_attn=True)` fails: its zeros are a plain `torch.Tensor`.
 
 torch 2.9.0. Nothing is sharded; the process group is torch's fake one.
 """

@@ -1,5 +1,5 @@
-"""With deterministic algorithms on CUDA, `index_add`, `scatter`, `index_copy` and the gradients of `gather`,
-`max`, `sort`, `topk` and others fail for 0-dim tensors.
+"""Deterministic algorithms on CUDA fail for 0-dim tensors in `index_add`, `scatter`, `gather`'s gradient and
+others.
 
 torch 2.11.0 and 2.15.0, on an H100; it needs a GPU. Each call works on a CPU, and without such algorithms.
 """
