@@ -64,7 +64,8 @@ def test_only_a_fault_of_xla_has_a_script_for_jaxlib() -> None:
 def test_a_title_names_its_component_once() -> None:
     for fault in known():
         component = fault.title.removesuffix(fault.what).removesuffix(": ")
-        assert not component or component not in fault.what, fault.title
+        words = re.sub("`[^`]*`", "", fault.what)
+        assert not component or component not in words, fault.title
 
 
 def test_a_script_whose_exception_shows_the_fault_says_so_in_the_file() -> None:
@@ -163,10 +164,8 @@ def test_a_file_of_a_fault_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "broken.toml"
     for text, message in (("title = ", "Invalid value"), ('title = "t"', "missing required field")):
         file.write_text(text)
-        known.cache_clear()
         with pytest.raises(UsageError, match=f"{file}: .*{message}"):
             known(tmp_path)
-    known.cache_clear()
 
 
 def test_what_all_patterns_of_a_fault_share_is_written_once() -> None:

@@ -205,7 +205,7 @@ ledger_option = click.option(
     "ledger",
     type=click.Path(path_type=Path),
     default=LEDGER_FILE,
-    help="The ledger of known faults, a TOML file.  [default: the project's]",
+    help="The ledger of known faults: a TOML file, or a folder with one for each.  [default: the project's]",
 )
 load_option = click.option(
     "--load",

@@ -1,4 +1,4 @@
-"""Rprop with `foreach` does not update DTensors: there is no rule for `_foreach_copy_`.
+"""No sharding rule for `_foreach_copy_`, so Rprop with `foreach` updates nothing.
 
 DTensor has no rule for the operators of their steps. torch 2.9.0 and 2.15.0. The process group is torch's
 fake one.

@@ -1,4 +1,4 @@
-"""No sharding rule for `_fused_sgd_`, so fused SGD updates no DTensor.
+"""No sharding rule for `_fused_sgd_`, so fused SGD updates nothing.
 
 DTensor has no rule for the operators of their steps. torch 2.9.0 and 2.15.0. The process group is torch's
 fake one.

@@ -1,4 +1,4 @@
-"""`interpolate` fails under `inference_mode` with mixed torch.Tensor and DTensor.
+"""`interpolate` fails under `inference_mode` with `got mixed torch.Tensor and DTensor`.
 
 torch 2.9.0 and 2.15.0. The process group is torch's fake one.
 """

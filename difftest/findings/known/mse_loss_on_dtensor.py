@@ -1,4 +1,4 @@
-"""`mse_loss` of DTensors has no sharding rule.
+"""No sharding rule for `mse_loss`.
 
 torch 2.9.0. `==` and the loss written out have rules. The process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""`msort`, `linalg.det` and others fail with `out`: got mixed torch.Tensor and DTensor.
+"""`msort`, `linalg.det` and others with `out` fail with `got mixed torch.Tensor and DTensor`.
 
 torch 2.9.0. Nothing is sharded; the process group is torch's fake one.
 """

@@ -1,4 +1,4 @@
-"""The gradients of `max`, `min`, `sort` and `topk` fail: got mixed torch.Tensor and DTensor.
+"""The gradients of `max`, `min`, `sort` and `topk` fail with `got mixed torch.Tensor and DTensor`.
 
 torch 2.9.0. The process group is torch's fake one.
 """

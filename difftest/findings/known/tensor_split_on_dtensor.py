@@ -1,4 +1,4 @@
-"""`tensor_split` with a tensor of indices fails: it reads the data of a DTensor.
+"""`tensor_split` with a tensor of indices fails: it reads data that is not there.
 
 torch 2.9.0. The second of two ranks of torch's fake process group.
 """

@@ -1,4 +1,4 @@
-"""`!=` between DTensors has no sharding rule, where `==` has one.
+"""No sharding rule for `!=`, where `==` has one.
 
 torch 2.9.0. `==` and the loss written out have rules. The process group is torch's fake one.
 """

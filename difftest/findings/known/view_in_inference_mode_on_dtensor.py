@@ -1,4 +1,4 @@
-"""A view of a DTensor fails under `inference_mode`.
+"""A view fails under `inference_mode`.
 
 torch 2.9.0 and 2.15.0. The process group is torch's fake one.
 """
