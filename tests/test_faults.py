@@ -205,10 +205,16 @@ NO_RULE = "NotImplementedError: 'aten.x does not have a sharding strategy regist
     ],
 )
 def test_what_a_script_says_of_a_release(run: ScriptRun, state: State) -> None:
-    before = a_fault(releases={"2.15.0": "unclear", "2.9.0": "alive"}, notes={"2.15.0": "an old note"})
+    tried: dict[str, object] = {"releases": {"2.15.0": "unclear", "2.9.0": "alive"}}
+    before = a_fault(**tried, notes={"2.15.0": "an old note"}, raises=["it is odd"])
     after = releases.answered(before, "2.15.0", run)
     assert list(after.releases.items()) == [("2.9.0", "alive"), ("2.15.0", state)]
     assert after.notes == ({"2.15.0": "TypeError: no such thing"} if state == "unclear" else {})
+
+
+def test_an_operator_without_a_rule_says_nothing_of_wrong_numbers() -> None:
+    run = ScriptRun(text="", shown=False, output=f"Traceback ...\n{NO_RULE}\n")
+    assert releases.answered(a_fault(), "2.9.0", run).releases == {"2.9.0": "unclear"}
 
 
 def test_the_file_of_a_fault_keeps_what_a_release_does_not_change(

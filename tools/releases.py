@@ -111,17 +111,19 @@ def stand_in(python: str) -> str:
 def answered(fault: Fault, release: str, run: ScriptRun) -> Fault:
     """The fault with what a run of its script said of `release`, which comes last."""
     notes = {name: old for name, old in fault.notes.items() if name != release}
-    if state(run) == "unclear":
+    said = state(run, by_exception=bool(fault.raises))
+    if said == "unclear":
         notes[release] = _note(run.output)
-    releases = with_release(fault.releases, release, state(run))
+    releases = with_release(fault.releases, release, said)
     return msgspec.structs.replace(fault, releases=releases, notes=notes)
 
 
-def state(run: ScriptRun) -> "State":
-    """What a run of a script says of the fault."""
+def state(run: ScriptRun, *, by_exception: bool = False) -> "State":
+    """What a run of a script says of the fault, which the script shows by an exception, or by its status."""
     if run.shown:
         return "alive"
-    return "fixed" if run.absent or NOT_THERE in run.output or NO_RULE in run.output else "unclear"
+    fixed = run.absent or NOT_THERE in run.output or (by_exception and NO_RULE in run.output)
+    return "fixed" if fixed else "unclear"
 
 
 def with_release(releases: "Mapping[str, State]", release: str, state: "State") -> "dict[str, State]":
