@@ -24,6 +24,6 @@ def call(device):
     return torch.ones(5, 3, device=device).amin()
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

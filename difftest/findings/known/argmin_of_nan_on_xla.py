@@ -13,7 +13,7 @@ import torch_xla
 
 numbers = torch.tensor([1.0, float("nan"), 2.0])
 on_xla = numbers.to(torch_xla.device())
-expected = (numbers.argmin().item(), numbers.argmax().item())
-actual = (on_xla.argmin().item(), on_xla.argmax().item())
+expected = numbers.argmin().item(), numbers.argmax().item()
+actual = on_xla.argmin().item(), on_xla.argmax().item()
 print(f"expected {expected}, actual {actual}")
 sys.exit(0 if (expected, actual) == ((1, 1), (2, 2)) else 1)

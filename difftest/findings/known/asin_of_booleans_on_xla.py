@@ -17,6 +17,6 @@ def outcome(function: str, device: object) -> str:
     return str(getattr(torch, function)(torch.tensor([False, True]).to(device)).cpu())
 
 
-expected, actual = (outcome("asin", "cpu"), outcome("asin", torch_xla.device()))
+expected, actual = outcome("asin", "cpu"), outcome("asin", torch_xla.device())
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

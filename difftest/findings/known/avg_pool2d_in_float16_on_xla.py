@@ -20,6 +20,6 @@ def call(at):
     return functional.avg_pool2d(IMAGES[:1].to(at), 64)
 
 
-expected, actual = (call("cpu").flatten(), call(torch_xla.device()).cpu().flatten())
+expected, actual = call("cpu").flatten(), call(torch_xla.device()).cpu().flatten()
 print(f"expected {expected.tolist()}, actual {actual.tolist()}")
 sys.exit(bool(torch.allclose(expected, actual, rtol=0.02)))

@@ -28,5 +28,5 @@ def gradient_of_batch_norm(device: object) -> torch.Tensor:
     return tensor.grad
 
 
-actual, expected = (outcome(gradient_of_batch_norm, XLA), outcome(gradient_of_batch_norm, "cpu"))
+actual, expected = outcome(gradient_of_batch_norm, XLA), outcome(gradient_of_batch_norm, "cpu")
 print(f"expected {expected}, actual {actual}")

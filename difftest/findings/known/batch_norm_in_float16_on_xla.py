@@ -20,6 +20,6 @@ def call(at):
     return functional.batch_norm(2 * IMAGES.to(at), None, None, training=True)[:1, 0, 0, 0]
 
 
-expected, actual = (call("cpu").flatten(), call(torch_xla.device()).cpu().flatten())
+expected, actual = call("cpu").flatten(), call(torch_xla.device()).cpu().flatten()
 print(f"expected {expected.tolist()}, actual {actual.tolist()}")
 sys.exit(bool(torch.allclose(expected, actual, rtol=0.02)))

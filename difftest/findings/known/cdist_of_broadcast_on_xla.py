@@ -23,5 +23,5 @@ def call(device):
     return torch.cdist(torch.ones(3, 2, 2, device=device), torch.ones(2, 2, device=device))
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

@@ -19,7 +19,7 @@ def shown(call: object, device: object) -> str:
 
 same = False
 for call in [lambda x, _: x.clamp(min=0.0), lambda x, _: x.clamp(max=0.0)]:
-    expected, actual = (shown(call, "cpu"), shown(call, torch_xla.device()))
+    expected, actual = shown(call, "cpu"), shown(call, torch_xla.device())
     print(f"expected {expected}, actual {actual}")
     same |= expected == actual
 sys.exit(bool(same))

@@ -16,5 +16,5 @@ def shown(call: object, device: object) -> str:
 
 
 for call in [torch.clamp_min, torch.clamp_max, lambda x, y: torch._foreach_maximum([x], [y])[0]]:
-    expected, actual = (shown(call, "cpu"), shown(call, torch_xla.device()))
+    expected, actual = shown(call, "cpu"), shown(call, torch_xla.device())
     print(f"expected {expected}, actual {actual}")

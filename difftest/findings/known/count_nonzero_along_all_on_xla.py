@@ -23,6 +23,6 @@ def call(at):
     return tuple(torch.count_nonzero(torch.ones(2).to(at), (0,)).shape)
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

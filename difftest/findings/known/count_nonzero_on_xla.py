@@ -24,6 +24,6 @@ def call(device):
     return torch.ones(2, device=device).count_nonzero()
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

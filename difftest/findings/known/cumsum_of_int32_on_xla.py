@@ -17,6 +17,6 @@ def call(at):
     return torch.full((2,), 2**30, dtype=torch.int32, device=at).cumsum(0)
 
 
-expected, actual = (call("cpu"), call(torch_xla.device()).cpu())
+expected, actual = call("cpu"), call(torch_xla.device()).cpu()
 print(f"expected {expected.dtype} {expected.tolist()}, actual {actual.dtype} {actual.tolist()}")
 sys.exit(expected.dtype == actual.dtype)

@@ -22,5 +22,5 @@ def call(at):
     return str(torch.ones(1, 0, device=at).cumsum(1).cpu())
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

@@ -26,5 +26,5 @@ def gradient_of_max_pool(device: object) -> list[list[list[float]]]:
     return numbers.grad.tolist()
 
 
-actual, expected = (outcome(gradient_of_max_pool, XLA), outcome(gradient_of_max_pool, "cpu"))
+actual, expected = outcome(gradient_of_max_pool, XLA), outcome(gradient_of_max_pool, "cpu")
 print(f"expected {expected}, actual {actual}")

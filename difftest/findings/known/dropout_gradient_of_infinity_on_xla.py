@@ -24,6 +24,6 @@ def call(at):
     return str(DROPPED(INF * ONE.to(at), ONE.to(at) < 0, 2.0).cpu())
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

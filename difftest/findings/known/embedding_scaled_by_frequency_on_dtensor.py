@@ -26,7 +26,7 @@ def main(rank: int, rendezvous: str) -> None:
     def placed(tensor: torch.Tensor, dim: int | None) -> torch.Tensor:
         return distribute_tensor(tensor, mesh, [Replicate() if dim is None else Shard(dim)])
 
-    expected, actual = (embedding(lambda tensor, _: tensor), embedding(placed).full_tensor())
+    expected, actual = embedding(lambda tensor, _: tensor), embedding(placed).full_tensor()
     print(f"expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
     sys.exit(not (actual.dtype != expected.dtype or not torch.equal(actual, expected)))
 

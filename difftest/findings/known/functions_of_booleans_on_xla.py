@@ -21,5 +21,5 @@ def outcome(function: str, device: object) -> str:
 
 
 for function in FAIL:
-    expected, actual = (outcome(function, "cpu"), outcome(function, torch_xla.device()))
+    expected, actual = outcome(function, "cpu"), outcome(function, torch_xla.device())
     print(f"{function}: expected {expected}, actual {actual}")

@@ -23,5 +23,5 @@ def call(device):
     return torch.ones(5, device=device).gather(0, torch.ones(2, 0, dtype=torch.int64, device=device))
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

@@ -27,7 +27,7 @@ def gradient(mesh: xs.Mesh | None) -> list[float]:
     return weight.grad[0, 0].tolist()
 
 
-meshes = (((4,), ("dp",)), ((2, 2), ("dp", "tp")))
+meshes = ((4,), ("dp",)), ((2, 2), ("dp", "tp"))
 one, two = (gradient(xs.Mesh(np.arange(4), *axes)) for axes in meshes)  # before autograd runs on the host
 expected = gradient(None)
 print(f"expected {expected}, actual on a mesh of 4 {one}, on a mesh of 2 x 2 {two}")

@@ -23,5 +23,5 @@ def call(device):
     return torch.ones((), device=device).index_select(0, torch.zeros(1, dtype=torch.int64, device=device))
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

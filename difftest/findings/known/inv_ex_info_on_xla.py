@@ -24,6 +24,6 @@ def call(device):
     return torch.linalg.inv_ex(torch.eye(5, device=device)).info
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -26,6 +26,6 @@ def layer_norm_requires_gradient(device: object) -> bool:
     return functional.layer_norm(torch.ones(0, 1, device=device), (1,), weight).requires_grad
 
 
-actual, expected = (outcome(layer_norm_requires_gradient, XLA), outcome(layer_norm_requires_gradient, "cpu"))
+actual, expected = outcome(layer_norm_requires_gradient, XLA), outcome(layer_norm_requires_gradient, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -23,6 +23,6 @@ def call(at):
     return torch.logit(torch.tensor([-3.0, 0.5, 7.0]).to(at), 0.2).tolist()
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

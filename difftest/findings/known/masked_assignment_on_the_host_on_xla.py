@@ -25,7 +25,7 @@ def last_of_six(*, capturable: bool) -> tuple[int, int]:
         metrics.clear_all()
         optimizer.step()
         torch_xla.sync()
-    names = ("aten::nonzero", "UncachedCompile")
+    names = "aten::nonzero", "UncachedCompile"
     counted, compiled = (metrics.counter_value(name) or 0 for name in names)
     return counted, compiled
 

@@ -27,6 +27,6 @@ def call(device):
     return torch.ones(3, device=device).mean(dtype=torch.int64)
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

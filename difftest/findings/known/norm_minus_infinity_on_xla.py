@@ -24,6 +24,6 @@ def call(device):
     return torch.tensor([2.0, 3.0], device=device).norm(-torch.inf)
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -24,5 +24,5 @@ def call(device):
     return functional.pad(torch.ones(1, 1, 2, 4, device=device), (-4, 5, 0, 0), "replicate")
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

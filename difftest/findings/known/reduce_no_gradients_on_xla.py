@@ -25,7 +25,7 @@ def replica() -> None:
     xm.reduce_gradients(optimizer)
 
 
-every = (0, 1, replica, pjrt.initialize_multiprocess)
+every = 0, 1, replica, pjrt.initialize_multiprocess
 process = multiprocessing.get_context("fork").Process(target=pjrt._run_thread_per_device, args=every)
 process.start()
 process.join()

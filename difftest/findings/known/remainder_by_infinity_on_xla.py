@@ -23,6 +23,6 @@ def call(at):
     return str((torch.tensor([1.0, -1.0]).to(at) % INF).cpu())
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -23,5 +23,5 @@ def call(device):
     return torch.ones(2, device=device).repeat(0)
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

@@ -23,6 +23,6 @@ def call(at):
     return str((torch.tensor([-3]).to(at) >> 1).cpu())
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -23,6 +23,6 @@ def call(at):
     return str((torch.tensor([4]).to(at) >> torch.tensor([1]).to(at)).cpu())
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

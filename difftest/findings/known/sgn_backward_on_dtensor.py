@@ -29,6 +29,6 @@ def gradient(result: torch.Tensor, tensor: DTensor | None = None) -> str:
 
 
 MIXED = "got mixed torch.Tensor and DTensor"
-actual = str(gradient(torch.sgn((x := of(4))), x))
+actual = str(gradient(torch.sgn(x := of(4)), x))
 print(f"expected a DTensor, actual {actual[:160]!r}")
 sys.exit(not (MIXED in actual or actual == "Tensor"))

@@ -18,7 +18,7 @@ from torch_xla.experimental.custom_kernel import _shard_map
 xr.use_spmd()
 mesh = xs.Mesh(np.arange(2), (2, 1), ("dp", "tp"))
 rows = torch.arange(6.0).reshape(3, 2).to(torch_xla.device())
-spec = ("dp", None)
+spec = "dp", None
 doubled = _shard_map(lambda part: part + part, mesh, (spec,), (spec,))(rows)
 print(f"expected 3 rows, actual {doubled.shape[0]}")
 sys.exit(doubled.shape[0] == 3)

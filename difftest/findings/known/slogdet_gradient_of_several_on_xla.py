@@ -26,5 +26,5 @@ def gradient_of_slogdet(device: object) -> torch.Tensor:
     return matrices.grad
 
 
-actual, expected = (outcome(gradient_of_slogdet, XLA), outcome(gradient_of_slogdet, "cpu"))
+actual, expected = outcome(gradient_of_slogdet, XLA), outcome(gradient_of_slogdet, "cpu")
 print(f"expected {expected}, actual {actual}")

@@ -23,5 +23,5 @@ def call(device):
     return torch.linalg.svdvals(torch.ones(0, 0, device=device))
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")

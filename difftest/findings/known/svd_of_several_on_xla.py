@@ -24,6 +24,6 @@ def call(device):
     return torch.linalg.svdvals(torch.eye(2).repeat(3, 1, 1).to(device))
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -23,6 +23,6 @@ def call(at):
     return str(torch.trace(torch.eye(2, dtype=torch.uint8).mul(200).to(at)).cpu())
 
 
-actual, expected = (outcome(call, XLA), outcome(call, "cpu"))
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
 print(f"expected {expected}, actual {actual}")
 sys.exit(actual == expected)

@@ -21,6 +21,6 @@ def call(at):
     )
 
 
-expected, actual = (call("cpu"), call(torch_xla.device()).cpu())
+expected, actual = call("cpu"), call(torch_xla.device()).cpu()
 print(f"expected {expected.dtype} {expected.tolist()}, actual {actual.dtype} {actual.tolist()}")
 sys.exit(expected.dtype == actual.dtype)

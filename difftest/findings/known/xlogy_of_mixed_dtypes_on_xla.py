@@ -21,5 +21,5 @@ def outcome(device: object) -> str:
     return str(call(lambda tensor: tensor.to(device)).cpu())
 
 
-expected, actual = (outcome("cpu"), outcome(torch_xla.device()))
+expected, actual = outcome("cpu"), outcome(torch_xla.device())
 print(f"expected {expected}, actual {actual}")

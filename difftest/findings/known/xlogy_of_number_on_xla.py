@@ -17,6 +17,6 @@ def call(at):
     return torch.xlogy(torch.ones(1, device=at), torch.tensor(2.0, dtype=torch.float64, device=at))
 
 
-expected, actual = (call("cpu"), call(torch_xla.device()).cpu())
+expected, actual = call("cpu"), call(torch_xla.device()).cpu()
 print(f"expected {expected.dtype} {expected.tolist()}, actual {actual.dtype} {actual.tolist()}")
 sys.exit(expected.dtype == actual.dtype)
