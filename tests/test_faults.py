@@ -205,8 +205,8 @@ NO_RULE = "NotImplementedError: 'aten.x does not have a sharding strategy regist
     ],
 )
 def test_what_a_script_says_of_a_release(run: ScriptRun, state: State) -> None:
-    tried: dict[str, object] = {"releases": {"2.15.0": "unclear", "2.9.0": "alive"}}
-    before = a_fault(**tried, notes={"2.15.0": "an old note"}, raises=["it is odd"])
+    tried = {"2.15.0": "unclear", "2.9.0": "alive"}
+    before = a_fault(releases=tried, notes={"2.15.0": "an old note"}, raises=["it is odd"])
     after = releases.answered(before, "2.15.0", run)
     assert list(after.releases.items()) == [("2.9.0", "alive"), ("2.15.0", state)]
     assert after.notes == ({"2.15.0": "TypeError: no such thing"} if state == "unclear" else {})

@@ -10,6 +10,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -157,7 +158,7 @@ def _of_faults(folder: Path) -> Ledger:
 
 def entries(fault: Fault) -> tuple[Entry, ...]:
     """What the file of a fault says of the divergences that show it."""
-    usual = {"upstream": fault.known_as, "reason": fault.reason or fault.what}
+    usual: dict[str, Any] = {"upstream": fault.known_as, "reason": fault.reason or fault.what}
     usual |= {"expires": fault.expires} if fault.expires else {}
     try:
         return msgspec.convert([{**usual, **shown} for shown in fault.shows], type=tuple[Entry, ...])
