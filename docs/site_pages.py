@@ -4,8 +4,10 @@ On GitHub the pages link to files above this folder, such as `../README.md`; in 
 its own, and links to other files of the repository become plain text.
 """
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,8 +49,21 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
-    """A page of this folder, with its links to the top level."""
-    return from_top(markdown, "../") if page.file.src_uri not in TOP.values() else markdown
+    """A page of this folder, with its links to the top level and the tables that only the site has."""
+    if page.file.src_uri in TOP.values():
+        return markdown
+    return from_top(_generator().built(markdown), "../")
+
+
+def _generator() -> ModuleType:
+    """`generate.py`, which is a script beside this hook and no module of a package."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    if spec is None or spec.loader is None:
+        msg = "docs/generate.py cannot be loaded"
+        raise ImportError(msg)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def from_top(text: str, above: str = "") -> str:

@@ -5,6 +5,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("difftest", "generators", "workers", "reports")
+SCRIPTS = ROOT / "difftest" / "findings" / "known"
+"""Scripts for bug reports, which are data of the program and no modules of it."""
+
+
+def source_files() -> list[Path]:
+    """The modules of the program."""
+    every = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    return sorted(file for file in every if file.parent != SCRIPTS)
+
 
 FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rooms import ROOT
+from rooms import ROOT, source_files
 
 from difftest import plugins
 from workers import backends
@@ -36,8 +36,9 @@ IDENTITIES = {"backend", "check", "framework", "side", "SIDE", "FRAMEWORK"}
 PLUGIN_FOLDERS = ("judge/checks", "cases/layers", "findings/ablations", "reduce/simplifications")
 CORE = [
     file
-    for file in sorted((ROOT / "difftest").rglob("*.py"))
-    if not any(file.is_relative_to(ROOT / "difftest" / folder) for folder in PLUGIN_FOLDERS)
+    for file in source_files()
+    if file.is_relative_to(ROOT / "difftest")
+    and not any(file.is_relative_to(ROOT / "difftest" / folder) for folder in PLUGIN_FOLDERS)
 ]
 
 

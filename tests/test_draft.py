@@ -284,16 +284,16 @@ def test_unstable_and_fixed_findings_are_refused_with_the_reason() -> None:
 def test_a_reported_finding_is_refused_with_its_address_and_one_with_a_script_alone_is_not() -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
     assert refusal(a_finding(upstream=issue)) == f"it is reported already: {issue}"
-    assert refusal(a_finding(upstream="tests/upstream/tie_broken_by_parallelize_module.py")) is None
+    assert refusal(a_finding(upstream="difftest/findings/known/tie_broken_by_parallelize_module.py")) is None
     listed = "https://github.com/pytorch/xla/issues/7042"
-    on_xla = a_finding(side="xla", upstream="tests/upstream/tie_broken_by_to_on_xla.py")
+    on_xla = a_finding(side="xla", upstream="difftest/findings/known/tie_broken_by_to_on_xla.py")
     assert refusal(on_xla) == f"it is reported already: {listed}", "the list of faults has the issue"
 
 
 def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
     expected = "it is fixed in torch 2.15.0, the newest release"
     assert refusal(a_finding(releases={"torch 2.15.0": "fixed"})) == expected
-    assert refusal(a_finding(upstream="tests/upstream/mean_over_uneven_shards.py")) == expected
+    assert refusal(a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py")) == expected
     assert refusal(a_finding(releases={"torch 2.15.0": "alive"})) is None
     assert refusal(a_finding(releases={"torch_xla 2.15.0": "fixed"})) is None
 
@@ -310,12 +310,12 @@ def test_a_draft_says_on_which_releases_it_was_tried() -> None:
 
 
 def test_a_draft_of_a_listed_fault_says_what_its_script_said_on_other_releases() -> None:
-    script = "tests/upstream/sharded_operators_on_dtensor.py"
-    listed = a_finding(upstream=f"{script} amin_gradient")
+    script = "difftest/findings/known/amin_gradient_on_dtensor.py"
+    listed = a_finding(upstream=script)
     assert (described(listed), untried(listed)) == ("2.9.0: alive, 2.15.0: alive", "")
-    on_xla = a_finding(side="xla", upstream=f"{script} amin_gradient", environment={"torch_xla": "2.9.0"})
+    on_xla = a_finding(side="xla", upstream=script, environment={"torch_xla": "2.9.0"})
     assert described(on_xla) == "2.9.0: alive", "its package is another"
-    tried = a_finding(upstream=f"{script} amin_gradient", releases={"torch 2.15.0": "unclear"})
+    tried = a_finding(upstream=script, releases={"torch 2.15.0": "unclear"})
     assert described(tried) == "2.9.0: alive, 2.15.0: unclear", "what was tried on this finding goes first"
 
 
@@ -397,11 +397,6 @@ def test_the_first_screen_is_title_two_sentences_and_script(name: str) -> None:
     places = [text.index(part) for part in order]
     assert places == sorted(places)
     assert text.count("<details>") == text.count("</details>") == 1
-
-
-def test_a_script_with_an_argument_says_how_to_run_it() -> None:
-    text = drafted(a_finding(), "pytorch", arguments=("sgn_backward",))
-    assert "Run as `python reproducer.py sgn\\_backward`" in text
 
 
 def test_a_draft_of_the_users_own_model_warns_that_it_holds_the_source(tmp_path: Path) -> None:

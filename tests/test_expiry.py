@@ -1,7 +1,9 @@
 """The last days of the ledger's entries: spread, announced before they come, and renewed by a tool."""
 
+import re
 from collections import Counter
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +12,7 @@ from difftest.commands.service.ending import print_ending
 from difftest.commands.service.tally import Tally
 from difftest.findings.ledger import NOTICE, Entry, Ledger, read_ledger
 from difftest.records.conclusion import Conclusion
-from tools.renew import TOGETHER, last_day, renewed
+from tools.renew import TOGETHER, last_day, main
 
 TODAY = date(2026, 11, 27)
 ENTRY = Entry(fingerprint="xla_spmd-*", upstream="u", reason="r", expires=TODAY)
@@ -58,28 +60,28 @@ def test_the_end_of_a_campaign_has_one_line_about_entries_that_expire_soon(
 
 
 TEXT = """
-[[known]]
-fingerprint = "a-*"
-upstream = "one"
-reason = "r"
+title = "a"
 expires = 2026-01-01
 
-[[known]]  # a comment
+[[shows]]
 fingerprint = "b-*"
-upstream = "other"
-expires = 2026-01-01
+expires = 2026-01-02
 """
 
 
-def test_renewing_changes_the_last_days_alone_and_those_of_the_named_faults() -> None:
+def test_renewing_changes_the_last_days_alone_and_those_of_the_named_faults(tmp_path: Path) -> None:
     first = date(2027, 2, 1)
-    again = renewed(TEXT, first, ["other"])
-    assert again == TEXT[::-1].replace("2026-01-01"[::-1], str(last_day(first, "other", 0))[::-1], 1)[::-1]
-    assert renewed(again, first) == renewed(TEXT, first)
-    assert renewed(TEXT, first).count("2026-01-01") == 0
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.toml").write_text(TEXT)
+    main(str(first), "other", known=tmp_path)
+    assert (tmp_path / "one.toml").read_text() == TEXT
+    day = str(last_day(first, "other", 0))
+    assert (tmp_path / "other.toml").read_text() == re.sub(r"2026-01-0\d", day, TEXT)
+    main(str(first), known=tmp_path)
+    assert "2026-01" not in (tmp_path / "one.toml").read_text()
 
 
-def test_entries_about_one_fault_end_together_up_to_a_number() -> None:
+def test_entries_of_one_fault_end_together_up_to_a_number() -> None:
     first = date(2027, 2, 1)
     days = [last_day(first, "one", number) for number in range(2 * TOGETHER)]
     assert len(set(days[:TOGETHER])) == 1

@@ -1,5 +1,6 @@
 """`difftest file`: the stages from a finding to its draft, on a fake machine."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,15 +21,16 @@ from difftest.commands.service.known_script import known_script
 from difftest.commands.service.reproduction import Reproduction
 from difftest.commands.service.scripts import ScriptRun
 from difftest.commands.service.targets import FindingTarget
-from difftest.findings.faults import read_faults
+from difftest.findings.faults import SCRIPTS, read_faults
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Symptom
-from difftest.records.corpus import DRAFT, OUTPUT, REDUCED, SCRIPT
+from difftest.records.corpus import DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
+from difftest.records.former_names import FORMER
 from workers.backends import candidates
 
 BACKEND = "torch_dtensor"
 SHOWN = Reproduction(reason=None, script=ScriptRun(text="import torch\n", shown=True, output="shown\n"))
-ALIVE = "tests/upstream/tie_broken_by_parallelize_module.py"
+ALIVE = "difftest/findings/known/tie_broken_by_parallelize_module.py"
 
 
 class Desk:
@@ -137,9 +139,9 @@ def test_the_ledgers_script_stands_for_reduction_and_reproducer(
 ) -> None:
     ran: list[tuple[str, ...]] = []
 
-    def run(text: str, python: str, arguments: tuple[str, ...]) -> ScriptRun:
+    def run(text: str, python: str, raises: tuple[str, ...]) -> ScriptRun:
         assert python == sys.executable
-        ran.append(arguments)
+        ran.append(raises)
         return ScriptRun(text=text, shown=True, output="expected 1, actual 2\n")
 
     monkeypatch.setattr(chain, "run_script", run)
@@ -150,16 +152,26 @@ def test_the_ledgers_script_stands_for_reduction_and_reproducer(
     assert (desk.folder / SCRIPT).read_text() in (desk.folder / DRAFT).read_text()
 
 
-def test_a_script_is_taken_from_the_ledgers_faults_alone(desk: Desk, tmp_path: Path) -> None:
+def test_a_script_is_taken_from_the_ledgers_faults_alone(desk: Desk) -> None:
     finding = the_finding(desk.campaign)
-    several = next(fault for fault in read_faults() if len(fault.arguments) == 1 and not fault.issue)
-    listed = known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=several.upstream[0]))
+    fault = next(fault for fault in read_faults() if fault.raises and not fault.issue)
+    listed = known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=fault.upstream[0]))
     assert listed
-    assert listed.arguments == several.arguments
-    for other in ("tests/upstream/../conftest.py", "tests/upstream/none.py", ""):
+    assert listed.raises == fault.raises
+    for other in (f"{SCRIPTS}../faults.py", f"{SCRIPTS}none.py", ""):
         assert known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=other)) is None
-    known = desk.campaign.corpus.amend(finding.fingerprint, upstream=ALIVE)
-    assert known_script(known, tmp_path) is None, "a wheel has no scripts"
+
+
+def test_a_finding_of_an_earlier_version_names_the_script_as_it_is_called_now(desk: Desk) -> None:
+    finding = the_finding(desk.campaign)
+    file = desk.folder / FINDING
+    old = {**json.loads(file.read_text()), "upstream": f"{FORMER}usual_forms_on_dtensor.py mse_loss"}
+    file.write_text(json.dumps(old))
+    read = desk.campaign.corpus.finding(finding.fingerprint)
+    assert read.upstream == f"{SCRIPTS}mse_loss_on_dtensor.py"
+    listed = known_script(read)
+    assert listed
+    assert "mse_loss" in listed.text
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from rooms import FLOORS, INNER_FLOORS, PACKAGES, ROOT
+from rooms import FLOORS, INNER_FLOORS, PACKAGES, ROOT, source_files
 
 MOST_LINES = 300
 MOST_FUNCTION_LINES = 45
@@ -36,7 +36,7 @@ OWNERS = {
 API = ("difftest.api", "typing.TYPE_CHECKING")
 """What the package itself imports: its Python API, when that is first used."""
 
-FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+FILES = source_files()
 
 
 def module(file: Path) -> str:

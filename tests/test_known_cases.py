@@ -1,7 +1,6 @@
 """The cases of known faults: the file, what a night draws of it, and how a tool collects them."""
 
 import itertools
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,15 @@ from samples import a_case
 from test_ledger_blocks import WRONG, of_block
 
 from difftest import plugins
+from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.generated_cases import generated_cases
 from difftest.commands.service.request import CampaignRequest
 from difftest.findings import known_cases
-from difftest.findings.known_cases import KnownCase, read_known_cases, write_known_cases
-from difftest.findings.ledger import LEDGER_FILE, read_ledger
+from difftest.findings.faults import KNOWN, Example, known
+from difftest.findings.known_cases import read_known_cases
+from difftest.findings.ledger import LEDGER_FILE
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.resume import CampaignRecord
 from tools import known_cases as collecting
@@ -33,12 +34,11 @@ def drawing(**options: bool) -> Drawing:
 
 
 def test_every_known_case_is_readable_and_its_fault_is_in_the_ledger() -> None:
-    named = {entry.upstream for entry in read_ledger().entries}
-    known = read_known_cases()
-    assert known
-    assert {one.upstream for one in known} <= named
-    assert len({one.upstream for one in known}) == len(known)
-    assert {one.read().path for one in known} <= set(plugins.names("generators.paths"))
+    named = {fault.name for fault in known() if fault.shows}
+    every = read_known_cases()
+    assert every
+    assert {one.name for one in every} <= named
+    assert {one.read().path for one in every} <= set(plugins.names("generators.paths"))
 
 
 def test_the_known_cases_of_a_night_are_on_its_paths_and_not_too_large() -> None:
@@ -78,36 +78,34 @@ def test_programs_come_first_and_those_of_as_many_ranks_beside_each_other() -> N
 
 
 def test_the_simplest_case_of_a_fault_is_collected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, sizes = tmp_path / "known.jsonl", {"vocabulary": 8, "classes": 4, "smoothing": 0.0}
+    faults, sizes = tmp_path / "known", {"vocabulary": 8, "classes": 4, "smoothing": 0.0}
     options: Any = sizes | {"weighted": False, "reduction": "mean", "ignored": True}
     block = of_block("cross_entropy", **options)
     corpus = Corpus(tmp_path / CORPUS)
     corpus.prepare()
     corpus.save(replace(FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint), block)
     corpus.save(FINDING, a_case())
-    kept = list[KnownCase]()
-    monkeypatch.setattr(collecting, "read_known_cases", lambda: kept)
-    monkeypatch.setattr(collecting, "write_known_cases", lambda known: write_known_cases(known, file))
-    collecting.main([tmp_path])
-    (one,) = read_known_cases(file)
-    assert one.read() == block
-    assert fnmatchcase(one.upstream, "*185167")
-    assert one.upstream not in capsys.readouterr().out
+    fault = next(one for one in known() if one.issue.endswith("/185167"))
+    text = (KNOWN / f"{fault.name}.toml").read_text().partition(collecting.EXAMPLE)[0]
+    faults.mkdir()
+    (faults / f"{fault.name}.toml").write_text(text)
+    (faults / "other.toml").write_text(text.replace(fault.issue, f"{fault.issue}0"))
+
+    def collected() -> list[Case]:
+        collecting.main([tmp_path], faults)
+        return [one.read() for one in read_known_cases(known(faults))]
+
+    assert collected() == [block]
+    assert capsys.readouterr().out == "1 cases; without one:\n  other\n"
     simpler = msgspec.structs.replace(block, training=replace(block.training, steps=1), seed=1)
-    kept.append(KnownCase(upstream=one.upstream, case=msgspec.Raw(simpler.to_json())))
-    collecting.main([tmp_path])
-    assert read_known_cases(file)[0].read() == simpler, "one that is not simpler replaces nothing"
+    collecting.write(faults / f"{fault.name}.toml", simpler)
+    assert collected() == [simpler], "one that is not simpler replaces nothing"
 
 
-def test_a_line_that_is_no_case_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "known.jsonl"
-    file.write_bytes(b'{"upstream": "x", "case": {"schema": 2}}\n')
-    (one,) = read_known_cases(file)
+def test_an_example_that_is_no_case_is_refused() -> None:
+    fault = replace(known()[0], examples=(Example(case='{"schema": 2}'),))
+    (one,) = read_known_cases((fault,))
     with pytest.raises(ValueError, match="missing"):
         one.read()
-
-
-def test_without_a_file_there_is_no_known_case(tmp_path: Path) -> None:
-    assert read_known_cases(tmp_path / "none.jsonl") == ()

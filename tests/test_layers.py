@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rooms import PACKAGES, ROOT
+from rooms import ROOT, source_files
 from samples import a_case
 
 from difftest import plugins
@@ -290,7 +290,7 @@ def distinguished(tree: ast.Module) -> set[str]:
 @pytest.mark.long
 def test_only_code_about_one_kind_distinguishes_it_from_the_others() -> None:
     outside: dict[str, set[str]] = {}
-    for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+    for file in source_files():
         if ".".join(file.parent.relative_to(ROOT).parts) not in DECLARATIONS:
             names = distinguished(ast.parse(file.read_text()))
             outside |= {str(file.relative_to(ROOT)): names} if names else {}

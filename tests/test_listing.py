@@ -12,7 +12,7 @@ from samples import a_case
 from difftest.records.finding import Uncovered
 
 FINGERPRINT = a_finding().fingerprint
-ISSUE, SCRIPT = "https://github.com/pytorch/xla/issues/1", "tests/upstream/its_script.py"
+ISSUE, SCRIPT = "https://github.com/pytorch/xla/issues/1", "difftest/findings/known/its_script.py"
 NEED, KNOWN = "1 finding needs you.", "No findings need you. 1 is known."
 SHOWN = replace(a_finding(), hits=1, cases_by_campaign={"first": 1})
 

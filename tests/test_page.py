@@ -30,8 +30,8 @@ CALLED = {"torch_ddp": "DDP", "torch_tp": "parallelize_module", "xla_spmd": "XLA
 MORE = "it cannot express 1 more"
 FLOAT_1 = ("float32", "1")
 KNOWN = "xla_spmd-loss-mismatch-00000001"
-FIXED_SCRIPT = "tests/upstream/mean_over_uneven_shards.py"
-ISSUE, SCRIPT_OF_LEDGER = "https://github.com/pytorch/xla/issues/9735", "tests/upstream/a_script.py"
+FIXED_SCRIPT = "difftest/findings/known/mean_over_uneven_shards.py"
+ISSUE, SCRIPT_OF_LEDGER = "https://github.com/pytorch/xla/issues/9735", "difftest/findings/known/a_script.py"
 
 
 def diverging(index: int, fingerprint: str, **changes: Any) -> Observation:  # noqa: ANN401  any field

@@ -15,6 +15,7 @@ from difftest.commands.service.finding_path import located
 from difftest.commands.service.tally import Tally
 from difftest.commands.service.terminal import Style
 from difftest.errors import UsageError
+from difftest.findings.faults import SCRIPTS
 from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.judge.pieces import Piece
@@ -163,7 +164,7 @@ def test_where_all_is_known_the_ending_names_one_that_is_not_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tally, _ = of_a_campaign()
-    script = Entry(fingerprint="*", upstream="tests/upstream/a.py", reason="it is", expires="2999-01-01")  # type: ignore[arg-type]
+    script = Entry(fingerprint="*", upstream=f"{SCRIPTS}a.py", reason="it", expires="2999-01-01")  # type: ignore[arg-type]
     ending.print_ending(tally, ["report.html"], dict.fromkeys(tally.findings, script), Conclusion())
     lines = capsys.readouterr().out.splitlines()
     assert "  difftest show 00000000  has the evidence of the first that is not reported" in lines

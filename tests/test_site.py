@@ -45,5 +45,6 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     pages = list((tmp_path / "site").rglob("*.html"))
     assert {"front", "api", "findings"} <= {page.parent.name for page in pages}
     assert "twice_every" in (tmp_path / "site" / "api" / "index.html").read_text()
+    assert "mse_loss_on_dtensor.py" in (tmp_path / "site" / "faults" / "index.html").read_text()
     loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:|<link[^>]* rel="stylesheet"[^>]*"https?:')
     assert not [page for page in pages if loaded.search(page.read_text())]

@@ -22,7 +22,7 @@ from difftest.records.evidence import DECIDED_BY
 from difftest.records.finding import Finding
 
 CALLED = {"xla_spmd": "XLA SPMD", "torch_dtensor": "DTensor"}
-ISSUE, SCRIPT = "https://github.com/pytorch/xla/issues/9735", "tests/upstream/amax_without_a_dim.py"
+ISSUE, SCRIPT = "https://github.com/pytorch/xla/issues/9735", "difftest/findings/known/amax_without_a_dim.py"
 FAILED = {"check": "completion", "symptom": Symptom.EXCEPTION, "ratio": None}
 
 
@@ -167,8 +167,8 @@ def test_a_long_sentence_ends_at_a_clause_and_never_in_a_word() -> None:
         (a_finding(stable=(1, 3)), Standing.UNSTABLE),
         (a_finding(upstream=SCRIPT), Standing.UNDERSTOOD),
         (a_finding(upstream=ISSUE), Standing.REPORTED),
-        (a_finding(upstream="tests/upstream/tie_broken_by_to_on_xla.py"), Standing.REPORTED),
-        (a_finding(upstream="tests/upstream/mean_over_uneven_shards.py"), Standing.FIXED),
+        (a_finding(upstream="difftest/findings/known/tie_broken_by_to_on_xla.py"), Standing.REPORTED),
+        (a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py"), Standing.FIXED),
         (a_finding(upstream=ISSUE, status=str(Status.FIXED)), Standing.FIXED),
         (a_finding(symptom=Symptom.UNDEFINED), Standing.LEFT_OPEN),
     ],
@@ -202,7 +202,7 @@ def test_a_cause_needs_somebody_when_one_of_its_findings_does() -> None:
 
 
 def test_what_is_fixed_names_the_release_or_the_triage() -> None:
-    in_release = a_finding(upstream="tests/upstream/mean_over_uneven_shards.py")
+    in_release = a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py")
     gone = a_finding(upstream=ISSUE, status=str(Status.FIXED))
     words = {
         in_words(Cause((finding,)))

@@ -50,7 +50,7 @@ def test_layers_that_call_a_framework_operator_are_unsupported() -> None:
 def cases() -> list[Case]:
     drawn = (case_at(5, index, max_world_size=LARGEST) for index in itertools.count())
     able = (case for case in drawn if case.world_size > 1 and torchax.unsupported(case) is None)
-    float32 = (case for case in able if case.dtype == "float32")  # products of half types: tests/upstream
+    float32 = (case for case in able if case.dtype == "float32")  # see known/bfloat16_scalar_on_torchax.py
     return [without_forms(case) for case in itertools.islice(float32, 3)]
 
 

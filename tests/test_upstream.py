@@ -1,4 +1,4 @@
-"""Each fault found by campaigns in the pinned torch and torch_xla has a script that needs no difftest."""
+"""The script of each known fault still shows it, in the releases that are here."""
 
 import os
 import subprocess
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import ROOT
 from tpu_made import PYTHON
 from warm_python import WarmPython, warm_python
 
@@ -15,28 +14,19 @@ from difftest import made_environments
 from difftest.findings.faults import NEWEST, Fault, read_faults
 from tools import releases
 
-SCRIPTS = sorted((Path(__file__).parent / "upstream").glob("*.py"))
-FAULTS = (ROOT / "docs" / "faults.md").read_text()
+RAISES = {
+    script: raises
+    for fault in read_faults()
+    for script, raises in ((fault.script, fault.raises), (fault.on_jax, fault.raises_on_jax))
+    if script
+}
+"""The scripts, each with the texts of the exceptions by which it shows its fault; none of status 0."""
 
 NEWEST_TORCH = made_environments.python("newest")
 IN_NEWEST = [
     one for one in read_faults() if (one.package, one.releases.get(NEWEST["torch"])) == ("torch", "alive")
 ]
 """The faults of torch that the newest release has."""
-
-scripts = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-
-
-@scripts
-def test_a_reproducer_stands_alone_and_is_listed(script: Path) -> None:
-    text = script.read_text()
-    assert not any(
-        f"import {name}" in text or f"from {name}" in text
-        for name in ("difftest", "generators", "workers", "reports")
-    )
-    assert text.count("\n") <= 60
-    assert f"`{script.name}`" in FAULTS
-
 
 ALONE = ("torchrun", "os.fork", "torchax", "import jax")
 """A script with one of these words needs a Python of its own; others run in a fork of a warm one."""
@@ -68,22 +58,18 @@ def with_torch_xla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPyt
     "script",
     [
         pytest.param(script, marks=pytest.mark.nightly if script.stem in RACES else (), id=script.stem)
-        for script in SCRIPTS
+        for script in RAISES
     ],
 )
 def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) -> None:
-    """If this fails, upstream may have fixed the fault; then remove its row from docs/faults.md."""
+    """If this fails, upstream may have fixed the fault: `python tools/releases.py --write` says so."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     text = script.read_text()
     if "import torch_tpu" in text or "from torch_tpu" in text:
-        status, output = with_torch_tpu(script)
-        assert status == 0, output
-        assert "expected" in output
+        require_fault(script, *with_torch_tpu(script))
         return
     if in_newest_alone(script):
-        status, output = with_newest_torch(script)
-        assert status == 0, output
-        assert "expected" in output
+        require_fault(script, *with_newest_torch(script))
         return
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
@@ -96,39 +82,45 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
         status, output = request.getfixturevalue(warm).run(script, LONGEST_SECONDS)
     if releases.NEEDS_GPU in output:
         pytest.skip(releases.NEEDS_GPU)
-    assert status == 0, output
-    assert "expected" in output
+    require_fault(script, status, output)
+
+
+def require_fault(script: Path, status: int, output: str) -> None:
+    """Fails unless the output and the exit status show the fault."""
+    if raises := RAISES[script]:
+        assert status != 0, output
+        assert any(text in output for text in raises), output
+    else:
+        assert status == 0, output
+        assert "expected" in output
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
-@pytest.mark.parametrize("fault", IN_NEWEST, ids=lambda fault: "-".join((fault.script, *fault.arguments)))
+@pytest.mark.parametrize("fault", IN_NEWEST, ids=lambda fault: fault.name)
 def test_the_newest_torch_still_has_the_fault(fault: Fault) -> None:
     """If this fails: `python tools/releases.py newest --package torch --write` says so in the list."""
-    status, output = with_newest_torch(ROOT / "tests" / "upstream" / fault.script, *fault.arguments)
+    status, output = with_newest_torch(fault.script)
     if releases.NEEDS_GPU in output:
         pytest.skip(releases.NEEDS_GPU)
-    assert status == 0, output
+    require_fault(fault.script, status, output)
 
 
 def in_newest_alone(script: Path) -> bool:
-    """Whether torch has the script's faults in the newest release, and not in the one that is pinned."""
-    shown = [fault for fault in IN_NEWEST if fault.script == script.name]
-    return bool(shown) and all(list(fault.releases) == [NEWEST["torch"]] for fault in shown)
+    """Whether torch has the script's fault in the newest release, and not in the one that is pinned."""
+    return any(f.script == script and list(f.releases) == [NEWEST["torch"]] for f in IN_NEWEST)
 
 
-def with_newest_torch(script: Path, *arguments: str) -> tuple[int, str]:
+def with_newest_torch(script: Path) -> tuple[int, str]:
     if NEWEST_TORCH is None:
         pytest.skip(
             "no environment with the newest torch: `difftest environments make newest`, in DIFFTEST_MADE"
         )
-    return alone(script, str(NEWEST_TORCH), arguments)
+    return alone(script, str(NEWEST_TORCH))
 
 
-def alone(
-    script: Path, python: str = sys.executable, arguments: tuple[str, ...] = (), **variables: str
-) -> tuple[int, str]:
-    words, environment = (python, str(script), *arguments), os.environ | variables
+def alone(script: Path, python: str = sys.executable, **variables: str) -> tuple[int, str]:
+    words, environment = (python, str(script)), os.environ | variables
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS, env=environment
     )

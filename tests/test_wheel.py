@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from pages import ROOT
-from sample_findings import a_corpus
+from sample_findings import a_corpus, a_finding
 
 from difftest import plugins
+from difftest.findings.faults import KNOWN, SCRIPTS
+from difftest.records.corpus import DRAFT, SCRIPT
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +76,16 @@ def test_the_wheel_writes_every_report(environment: Path, tmp_path: Path) -> Non
     done = run(environment / "difftest", "report", tmp_path / "run", "--format", formats, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "<title>" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_wheel_drafts_a_known_fault_with_its_script(environment: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    known = KNOWN / "unravel_index_on_dtensor.py"
+    finding = a_finding(
+        backend="torch_dtensor", side="torch", upstream=f"{SCRIPTS}{known.name}", stable=(2, 2)
+    )
+    folder = a_corpus(tmp_path / "run", findings=(finding,)).root / finding.fingerprint
+    done = run(environment / "difftest", "file", folder, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / SCRIPT).read_text() == known.read_text()
+    assert known.read_text() in (folder / DRAFT).read_text()

@@ -43,10 +43,10 @@ def main(folder: Path, environment: str | None, packages: tuple[str, ...], only:
     python = str(made_environments.python(environment)) if environment else sys.executable
     for fault in read_faults():
         chosen = not packages or fault.package in packages
-        scripts = runnable(fault, python) if chosen and only in f"{fault.script} {fault.title}" else []
+        scripts = runnable(fault, python) if chosen and only in f"{fault.name} {fault.title}" else []
         if not scripts:
             continue
-        file = folder / f"{file_name(fault)}.md"
+        file = folder / f"{fault.name}.md"
         if shown := ran(scripts, python):
             file.write_text(draft(fault, shown))
         else:
@@ -60,27 +60,22 @@ def runnable(fault: Fault, python: str) -> list[Script]:
     Maintainers of XLA need no torch_xla for that.
     """
     scripts: list[Script] = []
-    if fault.on_jax and version(python, "jaxlib"):
-        scripts.append((script_on_jax(fault), ("jax", "jaxlib")))
+    if (on_jax := script_on_jax(fault)) and version(python, "jaxlib"):
+        scripts.append((on_jax, ("jax", "jaxlib")))
     if prepared(python, fault):
-        scripts.append((script_of(fault, fault.arguments), ("torch", fault.needs)))
+        scripts.append((script_of(fault), ("torch", fault.needs)))
     return scripts
 
 
 def ran(scripts: Sequence[Script], python: str) -> Shown | None:
     """The first of the scripts that shows its fault, with what it printed; None where none does."""
     for script, packages in scripts:
-        run = run_script(script.text, python=python, arguments=script.arguments)
+        run = run_script(script.text, python=python, raises=script.raises)
         if run.shown and run.output.strip():
             versions = {name: version(python, name) for name in dict.fromkeys(packages)}
-            hlo = compiled_hlo(script.text, python, script.arguments) if "jax" in packages else ""
+            hlo = compiled_hlo(script.text, python) if "jax" in packages else ""
             return Shown(script=script, output=run.output, versions=versions, hlo=hlo)
     return None
-
-
-def file_name(fault: Fault) -> str:
-    """The script's name with the arguments, as a word for a file."""
-    return "-".join((Path(fault.script).stem, *fault.arguments))
 
 
 if __name__ == "__main__":

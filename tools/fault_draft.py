@@ -72,7 +72,6 @@ class FaultDraft:
     impact: str
     expected: str
     script: str
-    arguments: tuple[str, ...]
     output: str
     versions: tuple[str, ...]
     hlo: str
@@ -92,7 +91,6 @@ def draft(fault: Fault, shown: Shown) -> str:
         impact=impact(fault),
         expected=expected(fault, shown),
         script=shown.script.text,
-        arguments=shown.script.arguments,
         output="\n".join(answers(shown.output)),
         versions=tuple(versions(fault, shown)),
         hlo=shown.hlo,
@@ -102,25 +100,22 @@ def draft(fault: Fault, shown: Shown) -> str:
 
 def topic(fault: Fault) -> str:
     """What the fault is about, as its tracker calls it: DTensor, SPMD, torch itself, or nothing of these."""
-    script = script_of(fault, fault.arguments).text
+    script = script_of(fault).text
     if fault.package == "torch":
         return "DTensor" if "torch.distributed.tensor" in script or "DTensor" in fault.title else "torch"
     return "SPMD" if "use_spmd" in script else ""
 
 
 def title(fault: Fault) -> str:
-    """The fault's title, after its topic where it does not name that."""
-    about = topic(fault)
-    if about in {"", "torch"} or about in fault.title:
-        return fault.title[:1].upper() + fault.title[1:]
-    return f"{about}: {fault.title}"
+    """The fault's title, which begins with its topic where that is not in the words."""
+    return fault.title[:1].upper() + fault.title[1:]
 
 
 def happens(fault: Fault, shown: Shown) -> str:
     """What happens, in a sentence with the versions."""
     used = " and ".join(f"{name} {release}" for name, release in shown.versions.items() if release)
     about = {"DTensor": " on DTensors", "SPMD": " under SPMD"}.get(topic(fault), "")
-    return f"With {used}{'' if title(fault)[1:] == fault.title[1:] else about}, {fault.title}."
+    return f"With {used}{about if fault.what != fault.title else ''}, {fault.what}."
 
 
 def impact(fault: Fault) -> str:

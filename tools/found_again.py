@@ -3,8 +3,7 @@
     python tools/found_again.py runs/nightly
 
 The folder is an --out. Prints a table by package, how many showed first in each quarter of an hour, and the
-faults that did not show. A finding shows the fault that its entry of the ledger names, and the first of them
-where it names an issue of several.
+faults that did not show. A finding shows the fault whose file has its entry of the ledger.
 """
 
 import datetime as dt
@@ -17,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
 from difftest.findings.faults import Fault, read_faults  # noqa: E402  found on the path above
+from difftest.findings.ledger import entries  # noqa: E402
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
 from tools.explained import explained  # noqa: E402
 
@@ -24,8 +24,9 @@ from tools.explained import explained  # noqa: E402
 def main(out: Path) -> None:
     """Prints the table."""
     faults, shown = read_faults(), dict[str, dt.datetime]()
+    named = {known.upstream: fault for fault in reversed(faults) for known in entries(fault)}
     for finding, _, entry in sorted(explained(Corpus(out / CORPUS)), key=lambda one: one[0].first_seen):
-        if fault := next((one for one in faults if entry.upstream in one.upstream), None):
+        if fault := named.get(entry.upstream):
             shown.setdefault(fault.title, dt.datetime.fromisoformat(finding.first_seen))
     print("\n".join(_table(faults, shown)))
     if shown:

@@ -4,13 +4,12 @@
     python tools/releases.py newest --package torch   # one that `difftest environments make newest` made
     python tools/releases.py torchax --package XLA    # the newest jaxlib, which is in that environment
 
-Faults of XLA are run on the environment's jaxlib too. Faults of packages that the environment lacks are left
-out. Without `--write` nothing is changed; with it, `difftest/findings/faults.toml` has the releases. It takes
-some seconds for each fault.
+Faults of XLA are run on the environment's jaxlib too. Faults of packages that the environment lacks are
+left out. Without `--write` nothing is changed; with it, the files of `difftest/findings/known/` have the
+releases. It takes some seconds for each fault.
 """
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,16 +22,14 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from difftest import made_environments  # noqa: E402  found on the path above
+from difftest.commands.service.known_script import script_of, script_on_jax  # noqa: E402
 from difftest.commands.service.scripts import TRACEBACK, ScriptRun, run_script  # noqa: E402
-from difftest.findings.faults import FAULTS_FILE, SCRIPTS, Fault, age, read_faults  # noqa: E402
+from difftest.findings.faults import KNOWN, Fault, age, read_faults  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from difftest.records.finding import State
-
-HEAD = re.compile(r"\A.*?(?=^\[\[fault\]\])", re.DOTALL | re.MULTILINE)
-"""The comment at the beginning of the file."""
 
 NOT_THERE = "not there"
 """What scripts of several faults print of those that are fixed; a rank says so, and its parent raises."""
@@ -40,13 +37,8 @@ NOT_THERE = "not there"
 NEEDS_GPU = "needs a GPU"
 """What a script of a fault in torch's CUDA code prints on a machine without a GPU: nothing is known then."""
 
-STILL_FAILS = re.compile(
-    r"expected a (?:result|DTensor), actual (?!.*does not have a sharding).*\w+Error: .*"
-)
-"""What such a script prints of a fault that fails in another way than before.
-
-Where DTensor says by now that it has no rule, the fault is fixed: a missing rule is another one.
-"""
+NO_RULE = "does not have a sharding"
+"""What DTensor says of an operator without a rule: what failed before is fixed, as this is another fault."""
 
 VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]).partition('+')[0])"
 
@@ -59,24 +51,24 @@ VERSION = "import sys; from importlib.metadata import version; print(version(sys
 def main(environment: str | None, packages: tuple[str, ...], only: str, *, write: bool) -> None:
     """Run the scripts in ENVIRONMENT, by default in this one."""
     python = str(made_environments.python(environment)) if environment else sys.executable
-    faults = []
     for fault in read_faults():
-        chosen = (not packages or fault.package in packages) and only in fault.script
-        faults.append(on_jaxlib(python, on_its_package(python, fault)) if chosen else fault)
-    if write:
-        save(faults)
+        if (not packages or fault.package in packages) and only in fault.name:
+            after = on_jaxlib(python, on_its_package(python, fault))
+            if write and after != fault:
+                save(after)
 
 
 def on_its_package(python: str, fault: Fault) -> Fault:
     """The fault with what its script says in an environment; the same where that lacks its package."""
     if not (release := prepared(python, fault)):
         return fault
-    run = run_script(text(fault.script), python=python, arguments=fault.arguments)
+    script = script_of(fault)
+    run = run_script(script.text, python=python, raises=script.raises)
     if NEEDS_GPU in run.output:
-        click.echo(f"{NEEDS_GPU}  {' '.join(named(fault))}")
+        click.echo(f"{NEEDS_GPU}  {fault.name}")
         return fault
     after = answered(fault, release, run)
-    click.echo(f"{after.releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
+    click.echo(f"{after.releases[release]:<8} {fault.needs} {release}  {fault.name}")
     return after
 
 
@@ -94,11 +86,11 @@ def prepared(python: str, fault: Fault) -> str:
 def on_jaxlib(python: str, fault: Fault) -> Fault:
     """The fault of XLA with what its script for jaxlib says; the same without such a script, or jaxlib."""
     release = version(python, "jaxlib")
-    if not (fault.on_jax and release):
+    script = script_on_jax(fault)
+    if not (script and release):
         return fault
-    script, *arguments = fault.on_jax.split()
-    run = run_script(text(script), python=python, arguments=arguments)
-    click.echo(f"{state(run):<8} jaxlib {release}  {fault.on_jax}")
+    run = run_script(script.text, python=python, raises=script.raises)
+    click.echo(f"{state(run):<8} jaxlib {release}  {fault.name}")
     return msgspec.structs.replace(fault, jaxlib=with_release(fault.jaxlib, release, state(run)))
 
 
@@ -116,30 +108,21 @@ def stand_in(python: str) -> str:
     return done.stdout.strip()
 
 
-def text(script: str) -> str:
-    """The text of a script."""
-    return (ROOT / SCRIPTS / script).read_text()
-
-
-def named(fault: Fault) -> tuple[str, ...]:
-    """Its script and the arguments."""
-    return (fault.script, *fault.arguments)
-
-
 def answered(fault: Fault, release: str, run: ScriptRun) -> Fault:
     """The fault with what a run of its script said of `release`, which comes last."""
     notes = {name: old for name, old in fault.notes.items() if name != release}
-    if state(run) == "unclear":
+    said = state(run, by_exception=bool(fault.raises))
+    if said == "unclear":
         notes[release] = _note(run.output)
-    releases = with_release(fault.releases, release, state(run))
+    releases = with_release(fault.releases, release, said)
     return msgspec.structs.replace(fault, releases=releases, notes=notes)
 
 
-def state(run: ScriptRun) -> "State":
-    """What a run of a script says of the fault."""
+def state(run: ScriptRun, *, by_exception: bool = False) -> "State":
+    """What a run of a script says of the fault, which the script shows by an exception, or by its status."""
     if run.shown:
         return "alive"
-    fixed = (run.absent or NOT_THERE in run.output) and not STILL_FAILS.search(run.output)
+    fixed = run.absent or NOT_THERE in run.output or (by_exception and NO_RULE in run.output)
     return "fixed" if fixed else "unclear"
 
 
@@ -149,35 +132,31 @@ def with_release(releases: "Mapping[str, State]", release: str, state: "State") 
 
 
 def _note(output: str) -> str:
-    """The line that says how the fault fails now, or else the last one."""
-    if fails := STILL_FAILS.search(output):
-        return fails[0][:200]
+    """The last line, which says how it fails now."""
     lines = [line for line in output.splitlines() if line.strip() and TRACEBACK not in line]
     return lines[-1].strip()[:200] if lines else "no output"
 
 
-def save(faults: list[Fault]) -> None:
-    """Writes the file of faults anew, with the comment at its beginning."""
-    head = HEAD.match(FAULTS_FILE.read_text())
-    blocks = ["[[fault]]\n" + "".join(_line(*pair) for pair in _fields(fault).items()) for fault in faults]
-    FAULTS_FILE.write_text((head[0] if head else "") + "\n".join(blocks))
+WRITTEN = ("releases", "notes", "jaxlib")
+"""What `save` replaces in a file; the rest of it stays as it was written."""
 
 
-def _fields(fault: Fault) -> dict[str, object]:
-    """What is not empty."""
-    return {name: value for name, value in msgspec.to_builtins(fault).items() if value}
+def save(fault: Fault) -> None:
+    """Writes what was said of the releases into the file of a fault."""
+    file = KNOWN / f"{fault.name}.toml"
+    lines = [line for line in file.read_text().splitlines() if line.partition(" = ")[0] not in WRITTEN]
+    said = [_line(name, value) for name in WRITTEN if (value := getattr(fault, name))]
+    after = next(number for number, line in enumerate(lines) if line.startswith("origin = "))
+    file.write_text("\n".join((*lines[:after], *said, *lines[after:])) + "\n")
 
 
-def _line(name: str, value: object) -> str:
-    """A line of TOML; strings, lists and tables of strings are written as in JSON but for `=`."""
-    if isinstance(value, dict):
-        value = "{ " + ", ".join(f"{_json(key)} = {_json(item)}" for key, item in value.items()) + " }"
-        return f"{name} = {value}\n"
-    return f"{name} = {_json(value)}\n"
+def _line(name: str, states: "Mapping[str, str]") -> str:
+    """A line of TOML; strings are written as in JSON."""
+    return f"{name} = {{ {', '.join(f'{_json(key)} = {_json(said)}' for key, said in states.items())} }}"
 
 
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode().replace('","', '", "')
+def _json(value: str) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 if __name__ == "__main__":

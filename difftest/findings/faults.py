@@ -1,26 +1,29 @@
-"""The faults of upstream that difftest found: what each is, its script, its releases, and what showed it.
+"""The faults of upstream that difftest knows, each in a file `known/NAME.toml` with its script beside it.
 
-`faults.toml` beside this file holds them, and `origins.toml` the campaigns and other ways that showed them.
-`tools/releases.py` runs the scripts on a release and writes there what came of it. `docs/generate.py` makes
-the tables of `docs/faults.md` from both.
+The ledger, the cases of known faults and the tables of `docs/faults.md` are views of these files.
+`origins.toml` has the campaigns and other ways that showed them. `tools/releases.py` runs the scripts on a
+release, and writes what came of it.
 """
 
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from difftest.errors import UsageError
+from difftest.records import read_limits
 from difftest.records.finding import State
 
-FAULTS_FILE = Path(__file__).with_name("faults.toml")
+KNOWN = Path(__file__).with_name("known")
 ORIGINS_FILE = Path(__file__).with_name("origins.toml")
 
-SCRIPTS = "tests/upstream/"
-"""Where the scripts are, as the ledger writes it."""
+SCRIPTS = "difftest/findings/known/"
+"""Where the scripts are, as findings name them."""
 
 Package: TypeAlias = Literal["torch", "torch_xla", "XLA", "torchax", "torch_tpu"]
 
@@ -31,6 +34,8 @@ NEWEST: Mapping[str, str] = {
     "torchax": "0.0.13",
 }
 """The newest release of each package on 2026-11-22; torch_xla ended with 2.9."""
+
+_COMPONENT = re.compile(r"^(?:DTensor|SPMD): ")
 
 LOUD = ("exception", "crash", "not supported", "capability")
 """Words of kinds that nobody overlooks."""
@@ -44,32 +49,68 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     record: str = ""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault of `package`.
+class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A `case` that showed the fault, as JSON."""
 
-    `script` is a file of `tests/upstream/`, and `arguments` those that run this fault alone. `expected` is
-    what should happen instead, as the end of a sentence, where the kind and the package do not say it.
-    `issue` is the address of upstream's issue, empty where we know of none. `releases` maps releases of the
-    distribution that the script needs (`needs`), old to new, to what the script said there; `notes` map them
-    to what it printed where that was unclear. `on_jax` is a script, with an argument where it takes one, that
-    shows a fault of XLA with jaxlib alone, whose XLA is newer than that of torch_xla, and `jaxlib` maps its
-    releases to what that said.
+    case: str
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fault of `package`; `name` is that of its files.
+
+    `title` is written as a tracker's: "DTensor: `mse_loss` of uneven rows is NaN". `expected` is what
+    should happen instead, as the end of a sentence, where the kind and the package do not say it. `issue`
+    is the address of upstream's issue, empty where we know of none.
+
+    The script `known/NAME.py` shows this fault alone. `raises` are texts, one of which the exception or
+    crash that ends it contains while the fault is there; without any, the script exits with status 0 while
+    it is there. `releases` map releases of the distribution that the script needs (`needs`), old to new, to
+    what the script said there; `notes` map them to what it printed where that was unclear.
+    `known/NAME_on_jax.py` shows a fault of XLA with jaxlib alone, whose XLA is newer than that of
+    torch_xla, and `jaxlib` maps its releases to what that said; `raises_on_jax` are as `raises`.
+
     `origin` maps the names of what showed it, the first on record first, to the case and the minutes until it
     showed there, as in `index 94, 1.3 minutes`; empty where they are not recorded.
+
+    `shows` are the ledger's patterns of what a divergence of it says (`difftest.findings.ledger`), where
+    `upstream` is `known_as` if there is none; `reason` and `expires` stand for all of them, and `what` where
+    there is no `reason`. Faults of a greater `priority` are looked for first, before those whose patterns say
+    more. `examples` are cases that showed the fault, with which a first night begins.
     """
 
+    name: str
     title: str
     package: Package
     kind: str
-    script: str
-    arguments: tuple[str, ...] = ()
+    raises: tuple[str, ...] = ()
+    raises_on_jax: tuple[str, ...] = ()
     expected: str = ""
     issue: str = ""
     releases: Mapping[str, State] = {}
     notes: Mapping[str, str] = {}
-    on_jax: str = ""
     jaxlib: Mapping[str, State] = {}
     origin: Mapping[str, str] = {}
+    reason: str = ""
+    expires: date | None = None
+    priority: int = 0
+    shows: tuple[Mapping[str, Any], ...] = ()
+    examples: tuple[Example, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """The title without the component before its colon."""
+        return _COMPONENT.sub("", self.title)
+
+    @property
+    def script(self) -> Path:
+        """The script that shows it; there is none of an issue that difftest only knows."""
+        return KNOWN / f"{self.name}.py"
+
+    @property
+    def on_jax(self) -> Path | None:
+        """The script that shows it with jaxlib alone, or None."""
+        file = KNOWN / f"{self.name}_on_jax.py"
+        return file if file.is_file() else None
 
     @property
     def needs(self) -> str:
@@ -82,24 +123,47 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return any(word in self.kind for word in LOUD)
 
     @property
+    def known_as(self) -> str:
+        """What findings call it, unless an entry says otherwise: its script, or its issue without one."""
+        return f"{SCRIPTS}{self.name}.py" if self.script.is_file() or not self.issue else self.issue
+
+    @property
     def upstream(self) -> tuple[str, ...]:
-        """What entries of the ledger call it: its issue, and its script with each argument."""
-        scripts = tuple(f"{SCRIPTS}{self.script} {argument}" for argument in self.arguments)
-        return (*([self.issue] if self.issue else []), *(scripts or (SCRIPTS + self.script,)))
-
-
-class _Faults(msgspec.Struct, forbid_unknown_fields=True):
-    fault: tuple[Fault, ...]
+        """All that findings may call it: its issue, and its script."""
+        return (*([self.issue] if self.issue else []), f"{SCRIPTS}{self.name}.py")
 
 
 class _Origins(msgspec.Struct, forbid_unknown_fields=True):
     origin: tuple[Origin, ...]
 
 
+def known(folder: Path = KNOWN) -> tuple[Fault, ...]:
+    """All faults of a folder, by name; `UsageError` naming the file that cannot be read."""
+    return _own() if folder == KNOWN else _of_folder(folder)
+
+
+@lru_cache  # a command and its reports read the same files, which takes 0.1 s
+def _own() -> tuple[Fault, ...]:
+    return _of_folder(KNOWN)
+
+
+def _of_folder(folder: Path) -> tuple[Fault, ...]:
+    return tuple(_read(file) for file in sorted(folder.glob("*.toml")))
+
+
+def _read(file: Path) -> Fault:
+    try:
+        text = read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()
+        return msgspec.convert({**tomllib.loads(text), "name": file.stem}, type=Fault)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
+        msg = f"{file}: {error}"
+        raise UsageError(msg) from error
+
+
 @lru_cache
 def read_faults() -> tuple[Fault, ...]:
-    """All faults, in the order of the file."""
-    return msgspec.convert(tomllib.loads(FAULTS_FILE.read_text()), type=_Faults).fault
+    """The faults that have a script, by name."""
+    return tuple(fault for fault in known() if fault.script.is_file())
 
 
 @lru_cache
@@ -108,13 +172,17 @@ def read_origins() -> tuple[Origin, ...]:
     return msgspec.convert(tomllib.loads(ORIGINS_FILE.read_text()), type=_Origins).origin
 
 
+def _named(upstream: str) -> list[Fault]:
+    """The faults that findings call `upstream`: several may share an issue."""
+    return [fault for fault in read_faults() if upstream in fault.upstream]
+
+
 def tried_on(upstream: str, package: str) -> Mapping[str, State]:
     """What the scripts of what the ledger calls `upstream` said on releases of `package`, old to new.
 
     An issue of several faults has the releases on which all of them said the same.
     """
-    faults = [fault for fault in read_faults() if upstream in fault.upstream and fault.needs == package]
-    states = [set(fault.releases.items()) for fault in faults]
+    states = [set(fault.releases.items()) for fault in _named(upstream) if fault.needs == package]
     alike = set.intersection(*states) if states else set()
     return dict(sorted(alike, key=lambda pair: age(pair[0])))
 
@@ -128,7 +196,7 @@ def reported_at(upstream: str) -> str:
     """The address of upstream's issue of what the ledger calls `upstream`; empty where we know none."""
     if upstream.startswith(("https://", "http://")):
         return upstream
-    return next((fault.issue for fault in read_faults() if upstream in fault.upstream), "")
+    return next((fault.issue for fault in _named(upstream)), "")
 
 
 def fixed_in(upstream: str) -> str:
@@ -136,7 +204,7 @@ def fixed_in(upstream: str) -> str:
 
     Empty where it is alive there, or unclear. An issue of several faults is fixed where all of them are.
     """
-    faults = [fault for fault in read_faults() if upstream in fault.upstream and fault.releases]
+    faults = [fault for fault in _named(upstream) if fault.releases]
     newest = [list((fault.jaxlib or fault.releases).items())[-1] for fault in faults]
     if not faults or any(state != "fixed" for _, state in newest):
         return ""

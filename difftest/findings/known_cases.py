@@ -1,30 +1,26 @@
-"""Cases of known faults: one for each that the ledger knows and a campaign has shown.
+"""Cases of known faults: those in the files of `known/`.
 
-`known_cases.jsonl` beside this file holds them. `tools/known_cases.py` collects them from campaigns. A first
-night begins with them, so that it says which of the known faults are there with the versions that it runs.
+`tools/known_cases.py` collects them from campaigns. A first night begins with them, so that it says which
+of the known faults are there with the versions that it runs.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.records.disk import replace_file
-
-KNOWN_CASES_FILE = Path(__file__).with_name("known_cases.jsonl")
+from difftest.findings.faults import Fault, known
 
 
-class KnownCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A case that showed what the ledger's entries with this `upstream` are about."""
+class KnownCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A case, as JSON, that showed the fault `name`."""
 
-    upstream: str
-    case: msgspec.Raw
+    name: str
+    json: str
 
     def read(self) -> Case:
         """The case; `ValueError` where it is none."""
-        return Case.from_json(bytes(self.case))
+        return Case.from_json(self.json)
 
 
 @lru_cache(maxsize=1)
@@ -34,16 +30,13 @@ def known_cases() -> tuple[Case, ...]:
     return tuple(sorted(every.values(), key=_place))
 
 
-def read_known_cases(file: Path = KNOWN_CASES_FILE) -> tuple[KnownCase, ...]:
-    """The lines of the file, in its order, which is that of `upstream`; none where there is no file."""
-    lines = file.read_bytes().splitlines() if file.exists() else []
-    return tuple(msgspec.json.decode(line, type=KnownCase) for line in lines)
-
-
-def write_known_cases(cases: Iterable[KnownCase], file: Path = KNOWN_CASES_FILE) -> None:
-    """Writes them in the order of `upstream`."""
-    ordered = sorted(cases, key=lambda one: one.upstream)
-    replace_file(file, b"".join(msgspec.json.encode(one) + b"\n" for one in ordered))
+def read_known_cases(faults: tuple[Fault, ...] | None = None) -> tuple[KnownCase, ...]:
+    """The cases of `faults`, by default of all that are known, in the order of their names."""
+    return tuple(
+        KnownCase(name=fault.name, json=example.case)
+        for fault in (known() if faults is None else faults)
+        for example in fault.examples
+    )
 
 
 def _place(case: Case) -> tuple[bool, str, int, str]:

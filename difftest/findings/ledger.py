@@ -1,4 +1,4 @@
-"""The ledger of known faults: which findings somebody has reported upstream already.
+"""The ledger of known faults: which findings show a fault of `known/`, or one that somebody has reported.
 
 An entry is a claim with a date. Until it expires, the findings that it matches are known and turn no run red.
 After that it must be looked at again, and `difftest triage` shows an entry whose fault is gone.
@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.resets import resets
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
+from difftest.findings.faults import KNOWN, Fault, known
 from difftest.judge import predictions
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
@@ -30,8 +32,8 @@ from difftest.records.evidence import DECIDED_BY
 _PATTERN = re.compile(r"[*?[]")
 """What makes a pattern of a text."""
 
-LEDGER_FILE = Path(__file__).with_name("ledger.toml")
-"""The project's own ledger."""
+LEDGER_FILE = KNOWN
+"""The project's own ledger: the folder with a file for each known fault."""
 
 NOTICE = timedelta(days=30)
 """How long before its last day an entry is announced."""
@@ -87,6 +89,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             given = f"entry {self.fingerprint!r} is always the fault, with cause {self.cause!r}"
             msg = f"{given}; it must name one backend and an exact cause, without `where` and `operators`"
             raise ValueError(msg)
+
+    @property
+    def conditions(self) -> int:
+        """How many patterns it has beside the fingerprint: an entry with more of them is more specific."""
+        patterns = (self.detail, self.cause, self.nature)
+        named = (self.operators, self.predicts, self.decided_by)
+        return sum(pattern != "*" for pattern in patterns) + len(self.where) + sum(map(bool, named))
 
     @property
     def backend(self) -> str:
@@ -190,8 +199,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
-    """The ledger in `file`; `UsageError` naming it where it cannot be read."""
+    """The ledger in `file`, or in a folder of known faults; `UsageError` naming what cannot be read."""
     try:
+        if file.is_dir():
+            return _of_faults(file)
         return _parsed(read_limits.read(file, read_limits.MOST_LEDGER_BYTES))
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
@@ -204,3 +215,22 @@ def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
 @lru_cache(maxsize=2)  # a command and its reports read the same file, and parsing takes 50 ms
 def _parsed(content: bytes) -> Ledger:
     return msgspec.convert(tomllib.loads(content.decode()), type=Ledger)
+
+
+@lru_cache(maxsize=2)
+def _of_faults(folder: Path) -> Ledger:
+    """The entries of all faults: of a greater priority first, then the more specific, then by name."""
+    pairs = [(fault, entry) for fault in known(folder) for entry in entries(fault)]
+    pairs.sort(key=lambda pair: (-pair[0].priority, -pair[1].conditions))
+    return Ledger(entries=tuple(entry for _, entry in pairs))
+
+
+def entries(fault: Fault) -> tuple[Entry, ...]:
+    """What the file of a fault says of the divergences that show it."""
+    usual: dict[str, Any] = {"upstream": fault.known_as, "reason": fault.reason or fault.what}
+    usual |= {"expires": fault.expires} if fault.expires else {}
+    try:
+        return msgspec.convert([{**usual, **shown} for shown in fault.shows], type=tuple[Entry, ...])
+    except msgspec.ValidationError as error:
+        msg = f"{KNOWN / fault.name}.toml: {error}"
+        raise UsageError(msg) from error

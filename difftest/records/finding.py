@@ -8,6 +8,7 @@ import msgspec
 from difftest.errors import DamagedError, UsageError
 from difftest.judge.divergence import Divergence, Whole
 from difftest.judge.pieces import Piece
+from difftest.records.former_names import current_name
 
 SCHEMA = 2
 """Schema 1 had the divergence's fields among the finding's own, and the names in `_RENAMED`."""
@@ -91,6 +92,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     uncovered: Uncovered | None = None
     upstream: str = ""
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        """Calls a known fault by the name that it has now; files of earlier versions have another."""
+        msgspec.structs.force_setattr(self, "upstream", current_name(self.upstream))
 
     def new_to(self, campaign: str) -> bool:
         """Whether `campaign` has to announce it as new, or does so again today."""

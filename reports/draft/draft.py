@@ -43,13 +43,12 @@ class Draft:
     """The content of a draft, which the templates read.
 
     `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
-    none. `listed`: it is the ledger's; `arguments` are those with which it shows this fault alone. `ran_here`
-    says that difftest itself wrote and ran that script, with that output. `collected` is the output of
-    `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
-    `graph` is StableHLO that the script made, and `compile` a program that compiles it. `run` is a run of
-    `case`, whose numbers stand in for `of_original`, the measurement of the case that showed the finding
-    first. `called` is what users call each backend, and `reason` that of the ledger's entry about the
-    finding, empty where there is none.
+    none. `listed`: it is the ledger's. `ran_here` says that difftest itself wrote and ran that script, with
+    that output. `collected` is the output of `collect_env`, `versions` are further pairs of name and
+    version, and `artifacts` the files to attach. `graph` is StableHLO that the script made, and `compile` a
+    program that compiles it. `run` is a run of `case`, whose numbers stand in for `of_original`, the
+    measurement of the case that showed the finding first. `called` is what users call each backend, and
+    `reason` that of the ledger's entry about the finding, empty where there is none.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
@@ -59,7 +58,6 @@ class Draft:
     of_original: Measurement | None = None
     reproducer: str = ""
     listed: bool = False
-    arguments: tuple[str, ...] = ()
     output: str = ""
     ran_here: bool = False
     versions: tuple[tuple[str, str], ...] = ()

@@ -8,7 +8,7 @@ it takes the tensors; else the first of flash, memory-efficient and math that do
 * On other devices, as TorchTPU's, there is math.
 * On CUDA torch itself says what a kernel takes: flash takes half types and no mask, cuDNN takes half types,
   memory-efficient takes most. There too DTensor has rules for a mask only in math
-  (`tests/upstream/masked_attention_of_dtensors.py`).
+  (`known/masked_attention_of_dtensors.py`).
 * On CUDA float32 goes to math: since sm80 the memory-efficient kernel makes a product of float32 from three
   of TF32, whatever torch's switches say (`OpMultiplyAddFastF32` in torch's
   mem_eff_attention/gemm_kernel_utils.h), and the measured rounding noise of float32 does not include that.

@@ -26,6 +26,6 @@ def replaced() -> torch.library.Library:
 def _hardsigmoid_backward(grad_output: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """A sixth of `grad_output` where `tensor` is between -3 and 3, else 0.
 
-    torch's own multiplies by 1/6 in float32 for every dtype (`tests/upstream/hardsigmoid_in_float64.py`).
+    torch's own multiplies by 1/6 in float32 for every dtype (`known/hardsigmoid_in_float64.py`).
     """
     return torch.where(tensor.abs() < _EDGE, grad_output / 6, 0)

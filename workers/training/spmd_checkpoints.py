@@ -21,7 +21,7 @@ def reload(module: nn.Module, optimizer: torch.optim.Optimizer, folder: str, *, 
     """Saves both to `folder`, clears them, and loads them from it; `resharded`: parameters in other pieces.
 
     torch's writer copies tensors ahead on a stream of the device, which torchax has not where it was imported
-    (`tests/upstream/checkpoint_beside_torchax.py`), so it copies none ahead.
+    (`known/checkpoint_beside_torchax.py`), so it copies none ahead.
     """
     from torch_xla.experimental.distributed_checkpoint import SPMDLoadPlanner, SPMDSavePlanner
 

@@ -8,7 +8,7 @@ all ranks have the same shapes cannot pass a gate, as its graph depends on the r
 the same shapes. What is traced, and with which collectives, is left to torch and torch_xla.
 
 Before the replicas start, the gate also creates the entries of the tokens that order collectives, for which
-their threads would race otherwise (`tests/upstream/first_collectives_race_on_xla.py`; one run in 400 failed
+their threads would race otherwise (`known/first_collectives_race_on_xla.py`; one run in 400 failed
 for this reason).
 """
 

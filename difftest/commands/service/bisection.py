@@ -5,6 +5,7 @@ from pathlib import Path
 from difftest.commands.service import case_script
 from difftest.commands.service.consent import require_consent
 from difftest.commands.service.environments import Environments
+from difftest.commands.service.known_script import raises_of
 from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import read_finding
 from difftest.errors import InfrastructureError, UsageError
@@ -55,7 +56,7 @@ def ask_version(
         python = environments.interpreter(version)
     except InfrastructureError as error:
         return VersionResult(version=version, output=str(error))
-    runs = [run_script(text, seconds, str(python)) for _ in range(times)]
+    runs = [run_script(text, seconds, str(python), raises_of(text)) for _ in range(times)]
     return VersionResult(
         version=version,
         shown=sum(run.shown for run in runs),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+import difftest
 from difftest.campaign.again import AGREES, rerun_for
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
@@ -22,7 +23,7 @@ from difftest.commands.service.case_script import run
 
 raise SystemExit(run({case!r}, {backend!r}, {fingerprint!r}))
 """
-ROOT = Path(__file__).parents[3]
+ROOT = Path(difftest.__file__).parents[1]
 SHOWN, ABSENT, INCONCLUSIVE = 0, 1, 2
 
 

@@ -153,7 +153,7 @@ class Chain:
         self.say(f"reproducer: runs {subject.finding.upstream}, which shows the fault; it needs no reduction")
         with Working("reproducer"):
             python = python_of(subject.finding.divergence.backend)
-            script = run_script(listed.text, python=python, arguments=listed.arguments)
+            script = run_script(listed.text, python=python, raises=listed.raises)
         answer = "does not show the fault here" if script.absent else "ended without an answer here"
         reason = None if script.shown else f"the ledger's script {answer}"
         self._keep(subject, Reproduction(reason=reason, script=script))

@@ -123,7 +123,6 @@ def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran
         run=None if listed else reduced_run.read(subject.folder, subject.case.id),
         reproducer=script,
         listed=listed is not None,
-        arguments=listed.arguments if listed else (),
         output=output,
         ran_here=ran_here,
         versions=drafting.versions(subject.finding, subject.case),

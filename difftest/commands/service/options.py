@@ -221,7 +221,7 @@ ledger_option = click.option(
     cls=Deciding,
     type=click.Path(path_type=Path),
     default=LEDGER_FILE,
-    help="The ledger of known faults, a TOML file.  [default: the project's]",
+    help="The ledger of known faults: a TOML file, or a folder with one for each.  [default: the project's]",
 )
 load_option = click.option(
     "--load",

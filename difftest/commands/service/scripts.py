@@ -84,11 +84,11 @@ MOST_FILES, MOST_BYTES = 16, 1_000_000
 class ScriptRun:
     """A script that was run, and its output.
 
-    The output is standard output, followed by standard error where the status was not 0.
-    `shown`: the fault is there, as the script says by the line `REPRODUCED`, or by the status 0 where it
-    prints neither line. `absent`: the fault is not there, as it says by the line `NOT_REPRODUCED`, or by
-    ending with status 1 by itself. Neither holds when Python ended it because of another exception, or when
-    it ended in any other way: that is inconclusive.
+    The output is standard output, followed by standard error where the status was not 0. `shown`: the fault
+    is there, as the script says by the line `REPRODUCED`, by an exception that its file names, or by the
+    status 0 where it has neither. `absent`: the fault is not there, as it says by the line
+    `NOT_REPRODUCED`, or by ending with status 1 by itself. Neither holds when Python ended it because of
+    another exception, or when it ended in any other way: that is inconclusive.
     """
 
     text: str
@@ -108,18 +108,24 @@ def ending_at(end: float) -> Iterator[None]:
 
 
 def run_script(
-    text: str, seconds: float = SECONDS, python: str = sys.executable, arguments: Sequence[str] = ()
+    text: str, seconds: float = SECONDS, python: str = sys.executable, raises: Sequence[str] = ()
 ) -> ScriptRun:
-    """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive."""
+    """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive.
+
+    With `raises`, the fault is there where the script ends by an exception or a crash and says one of these
+    texts, and it is not there where the script ends with status 0.
+    """
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([python, str(file), *arguments], folder, {}, seconds)
+        status, out, log = _execute([python, str(file)], folder, {}, seconds)
     if status is None:
         return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
     output = out if status == 0 else out + log
     lines = set(out.splitlines())
-    if lines & {REPRODUCED, NOT_REPRODUCED}:
+    if raises:
+        shown, absent = status != 0 and any(text in log for text in raises), status == 0
+    elif lines & {REPRODUCED, NOT_REPRODUCED}:
         shown, absent = REPRODUCED in lines, REPRODUCED not in lines
     else:
         shown, absent = status == 0, status == 1 and TRACEBACK not in log
@@ -147,7 +153,7 @@ def keep_graphs(
         return tuple(Path(shutil.copy(graph, folder)).name for graph in kept)
 
 
-def compiled_hlo(text: str, python: str = sys.executable, arguments: Sequence[str] = ()) -> str:
+def compiled_hlo(text: str, python: str = sys.executable) -> str:
     """The HLO, before optimization, of what a script on JAX compiles last; empty where it compiles nothing.
 
     The script may end in any way. Flags of XLA that it sets must follow those of the variable `XLA_FLAGS`.
@@ -156,7 +162,7 @@ def compiled_hlo(text: str, python: str = sys.executable, arguments: Sequence[st
         file = folder / "reproducer.py"
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={folder} {HLO_FLAGS}"}
-        _execute([python, str(file), *arguments], folder, flags, SECONDS)
+        _execute([python, str(file)], folder, flags, SECONDS)
         graphs = sorted(folder.glob("*.before_optimizations.txt"))
         text = _ORIGINS.sub("", graphs[-1].read_text()) if graphs else ""
         return re.sub(r"\n{3,}", "\n\n", text)

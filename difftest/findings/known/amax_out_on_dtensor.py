@@ -1,0 +1,20 @@
+"""`amax` and `amin` with an `out` fail: their rule has no placements for it.
+
+torch 2.15.0; torch 2.9.0 computes the first two. The process group is torch's fake one.
+"""
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def whole(*shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Replicate()])
+
+
+print("expected a result, actual", torch.amax(whole(4, 3), 0, out=whole(3)))

@@ -1,0 +1,37 @@
+"""Batch norm over sharded channels does not update replicated running statistics.
+
+torch 2.15.0 over gloo. Exits 0 while the fault is there.
+"""
+
+import sys
+import tempfile
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn import functional
+
+TABLE = torch.arange(16).reshape(4, 4)
+
+
+def batch_norm(to: object) -> torch.Tensor:
+    mean = to(torch.zeros(4), None)
+    functional.batch_norm(to(TABLE.float(), 1), mean, to(torch.ones(4), None), training=True)
+    return mean
+
+
+def main(rank: int, rendezvous: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+
+    def placed(tensor: torch.Tensor, dim: int | None) -> torch.Tensor:
+        return distribute_tensor(tensor, mesh, [Replicate() if dim is None else Shard(dim)])
+
+    expected, actual = batch_norm(lambda tensor, _: tensor), batch_norm(placed).full_tensor()
+    print(f"expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
+    sys.exit(not (actual.dtype != expected.dtype or not torch.equal(actual, expected)))
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(main, (tempfile.mktemp(),), 2)

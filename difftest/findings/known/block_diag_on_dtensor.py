@@ -1,0 +1,20 @@
+"""`block_diag`, `_chunk_cat` and other operators that take only lists of tensors find no mesh.
+
+torch 2.9.0. The process group is torch's fake one.
+"""
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def whole(*shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Replicate()]).requires_grad_()
+
+
+print("expected a result, actual", torch.block_diag(whole(1, 5), whole(2, 5)))

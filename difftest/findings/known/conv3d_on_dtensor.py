@@ -1,0 +1,22 @@
+"""A padded `conv3d` fails: it exchanges rows between ranks as `conv2d` does.
+
+torch 2.9.0. The process group is torch's fake one, which communicates nothing.
+"""
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.nn.functional import conv3d
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def whole(*shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Replicate()])
+
+
+CUBE = whole(1, 1, 4, 4, 4)
+print("expected a result, actual", conv3d(CUBE, whole(1, 1, 3, 3, 3), whole(1), padding=1))

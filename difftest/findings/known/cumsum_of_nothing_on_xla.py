@@ -1,0 +1,26 @@
+"""`cumsum` and `cumprod` along a dim of size 0 fail.
+
+torch_xla 2.9.0.
+"""
+
+import os
+from collections.abc import Callable
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+import torch
+import torch_xla
+
+XLA = torch_xla.device()
+
+
+def outcome(call: Callable[..., object], device: object) -> object:
+    """The result."""
+    return call(device)
+
+
+def call(at):
+    return str(torch.ones(1, 0, device=at).cumsum(1).cpu())
+
+
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
+print(f"expected {expected}, actual {actual}")

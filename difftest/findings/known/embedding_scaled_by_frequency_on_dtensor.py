@@ -1,0 +1,35 @@
+"""The gradient of an embedding with `scale_grad_by_freq` counts the lookups of one rank.
+
+torch 2.15.0 over gloo. Exits 0 while the fault is there.
+"""
+
+import sys
+import tempfile
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn import functional
+
+
+def embedding(to: object) -> torch.Tensor:
+    table = to(torch.ones(2, 1), None).requires_grad_()
+    functional.embedding(to(torch.tensor([0, 0, 0, 1]), 0), table, scale_grad_by_freq=True).sum().backward()
+    return table.grad
+
+
+def main(rank: int, rendezvous: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+
+    def placed(tensor: torch.Tensor, dim: int | None) -> torch.Tensor:
+        return distribute_tensor(tensor, mesh, [Replicate() if dim is None else Shard(dim)])
+
+    expected, actual = embedding(lambda tensor, _: tensor), embedding(placed).full_tensor()
+    print(f"expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
+    sys.exit(not (actual.dtype != expected.dtype or not torch.equal(actual, expected)))
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(main, (tempfile.mktemp(),), 2)

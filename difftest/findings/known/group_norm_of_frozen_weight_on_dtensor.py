@@ -1,0 +1,22 @@
+"""The gradient of group norm with a frozen weight fails.
+
+torch 2.15.0. The process group is torch's fake one.
+"""
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.nn.functional import group_norm as norm
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def whole(*shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape) + 3, mesh, [Replicate()]).requires_grad_()
+
+
+TARGETS = distribute_tensor(torch.ones(1, 2, dtype=torch.int64), mesh, [Replicate()])
+print("expected a result, actual", norm(whole(2, 6, 5), 2, whole(6).detach(), whole(6)).sum().backward())

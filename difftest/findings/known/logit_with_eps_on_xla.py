@@ -1,0 +1,28 @@
+"""`logit` with an `eps` is NaN outside of [0, 1] instead of clamping.
+
+torch_xla 2.9.0. Exits 0 while the fault is there.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+import torch
+import torch_xla
+
+XLA = torch_xla.device()
+
+
+def outcome(call: Callable[[object], object], device: object) -> object:
+    """The result."""
+    return call(device)
+
+
+def call(at):
+    return torch.logit(torch.tensor([-3.0, 0.5, 7.0]).to(at), 0.2).tolist()
+
+
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
+print(f"expected {expected}, actual {actual}")
+sys.exit(actual == expected)

@@ -1,0 +1,32 @@
+"""`mse_loss` is NaN if a rank holds no rows of the batch.
+
+torch 2.15.0 over gloo. Exits 0 while the fault is there.
+"""
+
+import sys
+import tempfile
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.nn.functional import mse_loss
+
+ROWS = torch.arange(16.0).reshape(8, 2)
+
+
+def call(to):
+    return mse_loss(to(ROWS[:5]), to(torch.zeros(5, 2)))
+
+
+def main(rank: int, rendezvous: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=4)
+    mesh = init_device_mesh("cpu", (4,))
+    expected = call(lambda tensor: tensor)
+    actual = call(lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)])).full_tensor()
+    print(f"expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
+    sys.exit(not (actual.dtype != expected.dtype or not torch.equal(actual, expected)))
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(main, (tempfile.mktemp(),), 4)

@@ -1,0 +1,29 @@
+"""`norm` with `p=-inf` is 1 whatever the numbers are.
+
+torch_xla 2.9.0. Exits 0 while the fault is there.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+import torch
+import torch_xla
+
+XLA = torch_xla.device()
+
+
+def outcome(call: Callable[..., torch.Tensor], device: object) -> object:
+    """The result's dtype, shape and values."""
+    result = call(device)
+    return (result.dtype, tuple(result.shape), result.cpu().tolist())
+
+
+def call(device):
+    return torch.tensor([2.0, 3.0], device=device).norm(-torch.inf)
+
+
+actual, expected = outcome(call, XLA), outcome(call, "cpu")
+print(f"expected {expected}, actual {actual}")
+sys.exit(actual == expected)

@@ -1,0 +1,32 @@
+"""The norm of a sharded tensor of a half type overflows from 256 on.
+
+torch 2.15.0 over gloo. Exits 0 while the fault is there.
+"""
+
+import sys
+import tempfile
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+
+def call(to):
+    return torch.linalg.vector_norm(to(torch.full((4,), 200.0).half(), 0))
+
+
+def main(rank: int, rendezvous: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+
+    def placed(tensor: torch.Tensor, dim: int | None) -> torch.Tensor:
+        return distribute_tensor(tensor, mesh, [Replicate() if dim is None else Shard(dim)])
+
+    expected, actual = call(lambda tensor, _: tensor), call(placed).full_tensor()
+    print(f"expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
+    sys.exit(not (actual.dtype != expected.dtype or not torch.equal(actual, expected)))
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(main, (tempfile.mktemp(),), 2)

@@ -1,0 +1,18 @@
+"""RMS norm over a sharded dim fails on an in-place update of a partial mean."""
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.nn import functional
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def cut(tensor: torch.Tensor, dim: int = 0) -> DTensor:
+    return distribute_tensor(tensor, mesh, [Shard(dim)])
+
+
+print("expected a DTensor, actual", functional.rms_norm(cut(torch.rand(2, 4), 1), (4,)))

@@ -1,0 +1,29 @@
+"""The result of `stack` along a negative dim has the wrong placement.
+
+torch 2.9.0. The second of two ranks of torch's fake process group. Exits 0 while the fault is there.
+"""
+
+import sys
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+line, WHOLE = init_device_mesh("cpu", (2,)), Replicate()
+
+
+def of(*shape: int, to: Placement) -> DTensor:
+    return distribute_tensor(torch.rand(shape), line, [to])
+
+
+def local(result: torch.Tensor) -> str:
+    """The placements of a result, and the shape that this rank holds."""
+    return f"{' '.join(map(str, result.placements))} {tuple(result.to_local().shape)}"
+
+
+actual = local(torch.stack([of(2, 4, to=Shard(1))] * 3, dim=-1))
+print(f"expected S(1) (2, 2, 3), actual {actual[:160]!r}")
+sys.exit(actual == "S(1) (2, 2, 3)")

@@ -1,0 +1,21 @@
+"""`view_copy` of a row-sharded tensor views the local shard as the global shape.
+
+torch 2.15.0. The process group is torch's fake one.
+"""
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def cut(dim: int, *shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Shard(dim)]).requires_grad_()
+
+
+TARGETS = distribute_tensor(torch.ones(1, 2, dtype=torch.int64), mesh, [Replicate()])
+print("expected a result, actual", torch.view_copy(cut(0, 50, 5), (5, -1)))
