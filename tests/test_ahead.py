@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber
 from difftest.commands.service.generated_cases import SAMPLED, generated_cases
 from difftest.commands.service.request import CampaignRequest
 from difftest.findings.ledger import LEDGER_FILE
@@ -94,9 +95,9 @@ def test_a_recorded_case_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> 
     )
     recorded.cases |= {(index, "0" * 12) for index in range(SAMPLED * BLOCK, last, BLOCK)}
 
-    def counted(seed: int, index: int, **options: Any) -> Case:  # noqa: ANN401  those of `case_at`
-        drawn.append(index)
-        return case_at(seed, index, **options)
+    def counted(seed: int, number: CaseNumber | int, **options: Any) -> Case:  # noqa: ANN401  those of `case_at`
+        drawn.append(number.recorded if isinstance(number, CaseNumber) else number)
+        return case_at(seed, number, **options)
 
     monkeypatch.setattr("generators.cases.case_at", counted)
     monkeypatch.setattr("generators.ahead.case_at", counted)

@@ -97,7 +97,7 @@ def test_nothing_of_a_hostile_folder_runs_or_decides(
 def test_the_defaults_of_a_file_are_said(folder: Path) -> None:
     (folder / "difftest.toml").write_text("[case]\nseed = 3\nindex = 1\n")
     done = CliRunner().invoke(cli.difftest, ["case", "--index", "2"])
-    assert done.stderr == f"defaults of '{folder}/difftest.toml': seed = '3', index = '1'\n"
+    assert done.stderr == f"defaults of '{folder}/difftest.toml': seed = '3', number = '1'\n"
     assert Case.from_json(done.stdout_bytes) == case_at(3, 2), "what is given on the line comes first"
 
 

@@ -58,7 +58,7 @@ def test_the_projects_ledger_knows_a_gradient_that_an_early_optimizer_decides() 
     assert entry(shown, BEFORE) is None
     found = read_ledger().entry(shown, BEFORE, TODAY, {DECIDED_BY: OPTION})
     assert found
-    assert found.upstream == "tests/upstream/optimizer_before_device_on_xla.py"
+    assert found.upstream == "difftest/findings/known/optimizer_before_device_on_xla.py"
 
 
 def test_an_entry_predicts_only_what_there_is_a_model_of() -> None:

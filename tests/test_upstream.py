@@ -34,6 +34,9 @@ ALONE = ("torchrun", "os.fork", "torchax", "import jax")
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
 
+SWITCHED_OFF = ("nan_ignored_on_xla_on_jax",)
+"""JAX has switched off what makes these, so that its scripts show nothing in any release."""
+
 RACES = ("first_collectives_race_on_xla",)
 """A race of threads needs CPUs that are free, which the tests of every change do not leave."""
 
@@ -59,6 +62,7 @@ def with_torch_xla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPyt
     [
         pytest.param(script, marks=pytest.mark.nightly if script.stem in RACES else (), id=script.stem)
         for script in RAISES
+        if script.stem not in SWITCHED_OFF
     ],
 )
 def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) -> None:

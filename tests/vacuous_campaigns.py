@@ -20,8 +20,7 @@ from samples import Floats, Key, a_case, a_failure, candidate, oracle, tensor_pa
 from difftest import cli
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case, Training
-from difftest.commands import run as run_command
-from difftest.commands.service import generated_cases
+from difftest.commands.service import campaign_run, generated_cases
 from difftest.commands.service.generated_cases import define
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import InfrastructureError, UsageError
@@ -121,7 +120,7 @@ def ended(out: Path, fault: Fault, monkeypatch: Any) -> Ended:  # noqa: ANN401  
         campaign = a_campaign(corpus.root, machine, there, name=define(request).name)
         yield dataclasses.replace(campaign, twice_every=4)
 
-    monkeypatch.setattr(run_command, "campaign_on_cluster", joined)
+    monkeypatch.setattr(campaign_run, "campaign_on_cluster", joined)
     monkeypatch.setattr(generated_cases, "generated_cases", lambda *_: (one for one in enumerate(cases)))
     arguments = list(fault.arguments)
     if fault.ledger:

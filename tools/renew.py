@@ -4,7 +4,8 @@
     python tools/renew.py 2027-10-01 views_on_xla       # those of these names
 
 Look at the fault before: `difftest triage` shows whether it is still there. The day follows from the name
-alone, so that a fault that is added or removed moves no other. Of a fault with many days, `TOGETHER` are equal.
+alone, so that a fault that is added or removed moves no other. Of a fault with many days, `TOGETHER` are
+equal.
 """
 
 import hashlib
