@@ -22,7 +22,8 @@ from difftest.cases.described import Description
 from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
-from workers.own import loaded, made, placed
+from workers.own import loaded, loops, made, placed
+from workers.own.rows import rows_of
 from workers.own.trial import ROWS, Batch, Trial, explained
 
 SEED = 1
@@ -45,6 +46,7 @@ def description(request: Request) -> Description:
     if not matched:
         msg = f"--model is {request.source!r}; allowed: package.module:function or file.py:function"
         raise UsageError(msg)
+    loops.replaced()
     before = {*sys.modules}
     with explained(f"importing {matched['place']}"):
         functions = loaded.imported(matched["place"])
@@ -58,6 +60,7 @@ def description(request: Request) -> Description:
     if "float32" in refused:
         raise UsageError(refused["float32"])
     parameters, tied = _parameters(module)
+    rows = rows_of(trial)
     layer = Own(
         source=request.source,
         files=_files(before, matched["place"]),
@@ -65,7 +68,10 @@ def description(request: Request) -> Description:
         tied=tied,
         inputs=tuple(batch.inputs),
         modules={name: type(inner).__name__ for name, inner in module.named_modules()},
-        rowwise=trial.is_rowwise(),
+        rowwise=rows.add_up,
+        mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
+        reads=trial.reads(),
+        mixes_tensors=trial.mixes(),
     )
     return Description(
         layer=layer,
@@ -75,6 +81,9 @@ def description(request: Request) -> Description:
         refused=refused,
         unused=trial.has_unused(),
         noise=trial.noise(),
+        mean_of_means=rows.off,
+        unequal_loss=rows.apart and not rows.add_up,
+        decomposed=tuple(sorted(trial.decomposed)),
         layouts=placed.layouts(functions, layer, request.meshes),
     )
 
