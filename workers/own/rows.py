@@ -58,12 +58,17 @@ def rows_of(trial: Trial) -> Rows:
 
 
 def _unequal(batch: Batch) -> Batch:
-    """The batch; where targets are ignored, all of its first row, unless that leaves a half without any."""
+    """The batch; where targets are ignored, one with unequal numbers of others in its halves, if possible."""
     if batch.targets.is_floating_point() or not (batch.targets == IGNORE_INDEX).any():
         return batch
-    targets = batch.targets.clone()
-    targets[0] = IGNORE_INDEX
-    return Batch(batch.inputs, targets) if all(_valid(targets[half]) for half in HALVES) else batch
+    for row in (None, *range(ROWS)):
+        targets = batch.targets.clone()
+        if row is not None:
+            targets[row] = IGNORE_INDEX
+        first, second = (_valid(targets[half]) for half in HALVES)
+        if first and second and first != second:
+            return Batch(batch.inputs, targets)
+    return batch
 
 
 def _valid(targets: Tensor) -> int:

@@ -13,10 +13,10 @@ from difftest.errors import UsageError
 from difftest.judge.checks.convergence import LEAST_STEPS
 
 MEAN_OF_MEANS = (
-    "the loss is a mean over the targets that are not ignored (-100), of which ranks have unequal numbers. Right "
-    "are a sum divided by their number in the whole batch (the global count), as cases here have it, and sums and "
-    "counts that are added up over ranks and accumulation parts. The mean of the ranks' means, which DDP and "
-    "FSDP give by themselves, is wrong: of two halves of four rows its gradient is {off:.0%} off"
+    "the loss is a mean over the targets that are not ignored (-100), of which ranks have unequal numbers. "
+    "Right are a sum divided by their number in the whole batch (the global count), as in the cases here, "
+    "and sums and counts that are added up over ranks and accumulation parts. The mean of the ranks' means, "
+    "which DDP and FSDP give by themselves, is wrong: of halves of four rows its gradient is {off:.0%} off"
 )
 
 LEARNING_STEPS = 50
@@ -84,7 +84,7 @@ def remarks(description: Description) -> Iterator[str]:
     if layer.reads:
         names = ", ".join(f"{name} {times}" for name, times in layer.reads.items())
         times = counted(sum(layer.reads.values()))
-        yield f"reads a number {times} a step ({names}): graph breaks of the model on XLA and in torch.compile"
+        yield f"reads a number {times} a step ({names}): graph breaks of its own on XLA and in torch.compile"
     if description.decomposed:
         names = ", ".join(description.decomposed)
         yield f"the reference computes {names} in other operators, as torch has no float64 kernel"
