@@ -35,10 +35,7 @@ FACTS = (
 
 
 def facts(case: Case) -> Mapping[str, str]:
-    """The `FACTS` of a case. `layers` are the layers' kinds, separated by a space.
-
-    Those of a user's model are the classes of the modules that have parameters of their own, embeddings
-    first, as these are given the input.
+    """The `FACTS` of a case. `layers` are the layers' kinds (`_kinds`), separated by a space.
 
     `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
     `accumulation` is how parts are accumulated, `loop` or `scan`, and `none` where there is one.
@@ -85,7 +82,11 @@ def facts(case: Case) -> Mapping[str, str]:
 
 
 def _kinds(case: Case) -> list[str]:
-    """The kinds of the layers in order; of a user's model the classes of its modules that have parameters."""
+    """The kinds of the layers in order.
+
+    Those of a user's model are the classes of the modules that have parameters of their own, embeddings
+    first, as these are given the input.
+    """
     if not (own := case.model.own):
         return [type(layer).__name__ for _, layer in walk(case.model.layers)]
     having = dict.fromkeys(name.rpartition(".")[0] for name in (*own.parameters, *own.tied))

@@ -23,7 +23,7 @@ from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
 from workers.own import loaded, loops, made, placed
-from workers.own.rows import rows_of
+from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Batch, Trial, explained
 
 SEED = 1
@@ -59,20 +59,8 @@ def description(request: Request) -> Description:
     }
     if "float32" in refused:
         raise UsageError(refused["float32"])
-    parameters, tied = _parameters(module)
     rows = rows_of(trial)
-    layer = Own(
-        source=request.source,
-        files=_files(before, matched["place"]),
-        parameters=parameters,
-        tied=tied,
-        inputs=tuple(batch.inputs),
-        modules={name: type(inner).__name__ for name, inner in module.named_modules()},
-        rowwise=rows.add_up,
-        mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
-        reads=trial.reads(),
-        mixes_tensors=trial.mixes(),
-    )
+    layer = _layer(trial, rows, request.source, _files(before, matched["place"]))
     return Description(
         layer=layer,
         loss=trial.loss,
@@ -85,6 +73,22 @@ def description(request: Request) -> Description:
         unequal_loss=rows.apart and not rows.add_up,
         decomposed=tuple(sorted(trial.decomposed)),
         layouts=placed.layouts(functions, layer, request.meshes),
+    )
+
+
+def _layer(trial: Trial, rows: Rows, source: str, files: dict[str, str]) -> Own:
+    parameters, tied = _parameters(trial.module)
+    return Own(
+        source=source,
+        files=files,
+        parameters=parameters,
+        tied=tied,
+        inputs=tuple(trial.batch.inputs),
+        modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
+        rowwise=rows.add_up,
+        mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
+        reads=trial.reads(),
+        mixes_tensors=trial.mixes(),
     )
 
 
