@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.errors import UsageError
+from workers.own import masks
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Batch, Trial
 
@@ -82,6 +83,8 @@ def test_what_the_optimizer_reads_is_counted_too_and_one_that_refuses_is_named()
 
     reads = trial_of(lambda x, _: x, optimizer=lambda all_of_them: Reading(all_of_them, lr=1.0)).reads()
     assert reads == {"_local_scalar_dense": 2}, "one for the weight and one for the bias"
+    adam = trial_of(lambda x, _: x, optimizer=torch.optim.AdamW).reads()
+    assert adam == {}, "it counts its steps on the host"
     with pytest.raises(UsageError, match=r"optimizer\(parameters\) fails: ValueError: Muon only supports 2D"):
         trial_of(lambda x, _: x, optimizer=torch.optim.Muon).reads()
 
@@ -100,6 +103,7 @@ MIXING: dict[str, tuple[Callable[[Tensor, Any], Tensor], bool]] = {
 
 @pytest.mark.parametrize("what", MIXING)
 def test_what_plain_dtensor_would_refuse_is_a_mixture(what: str) -> None:
+    masks.install()
     forward, mixes = MIXING[what]
     assert trial_of(forward).mixes() is mixes
 

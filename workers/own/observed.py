@@ -51,24 +51,58 @@ class Random(_Mode):
             self.name = _name(func)
 
 
-class Reads(_Mode):
-    """How often values were read on the host, by operator: for a number, or for the size of a result."""
+class _Following(_Mode):
+    """Follows which tensors are given or computed from given ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Iterable[Tensor] = ()) -> None:
         super().__init__()
-        self.counts = Counter[str]()
+        self._given: dict[int, Tensor] = {}
+        self.give(*given)
 
-    def look(self, func: Any, given: Any, _result: Any) -> None:  # noqa: ANN401
+    def give(self, *tensors: Tensor) -> None:
+        """These are given too; they are kept, so that their identities are not used again."""
+        self._given.update((id(tensor), tensor) for tensor in tensors)
+
+    def follow(self, given: Any, result: Any) -> tuple[list[Tensor], list[Tensor]]:  # noqa: ANN401
+        """The arguments that are given or computed from given ones, and the others."""
+        parts: tuple[list[Tensor], list[Tensor]] = [], []
+        for one in _tensors(given):
+            parts[id(one) not in self._given].append(one)
+        if parts[0]:
+            self.give(*_tensors(result))
+        return parts
+
+
+def _tensors(tree: Any) -> list[Tensor]:  # noqa: ANN401
+    return [one for one in _pytree.tree_leaves(tree) if isinstance(one, Tensor)]
+
+
+class Reads(_Following):
+    """How often values were read on the host, by operator: for a number, or for the size of a result.
+
+    With `given` tensors only what is computed from them counts: an optimizer may count its steps on the host.
+    """
+
+    def __init__(self, given: Iterable[Tensor] = ()) -> None:
+        super().__init__(given)
+        self._counts, self._all = Counter[str](), not self._given
+
+    def look(self, func: Any, given: Any, result: Any) -> None:  # noqa: ANN401
         """Counts an operator whose result or its size is not decided by sizes alone."""
         name = _name(func)
+        if not self.follow(given, result)[0] and not self._all:
+            return
         if name in BY_MASK:
-            self.counts["nonzero"] += any(leaf.dtype in {torch.bool, torch.uint8} for leaf in _indices(given))
+            self._counts["nonzero"] += any(
+                leaf.dtype in {torch.bool, torch.uint8} for leaf in _indices(given)
+            )
         elif {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & {*func.tags}:
-            self.counts[name] += 1
+            self._counts[name] += 1
 
-    def read(self) -> dict[str, int]:
+    @property
+    def counts(self) -> Counter[str]:
         """The operators that read values, each with how often."""
-        return dict(sorted((+self.counts).items()))
+        return +self._counts
 
 
 def _indices(given: Any) -> Iterable[Tensor]:  # noqa: ANN401
@@ -77,29 +111,16 @@ def _indices(given: Any) -> Iterable[Tensor]:  # noqa: ANN401
     return (one for one in indices if isinstance(one, Tensor))
 
 
-class Mixes(_Mode):
+class Mixes(_Following):
     """Whether an operator takes tensors that the code made of its own accord beside those that it was given.
 
     Plain DTensor refuses that: the given ones are DTensors, and what is computed from them is. It takes
     tensors of one element.
     """
 
-    def __init__(self, given: Iterable[Tensor]) -> None:
-        super().__init__()
-        self.mixing = False
-        self._given: dict[int, Tensor] = {}
-        self.give(*given)
-
-    def give(self, *tensors: Tensor) -> None:
-        """These are given too; they are kept, so that their identities are not used again."""
-        self._given.update((id(tensor), tensor) for tensor in tensors)
+    mixing = False
 
     def look(self, _func: Any, given: Any, result: Any) -> None:  # noqa: ANN401
-        """Notes a mixture, and what is computed from given tensors."""
-        tensors = [one for one in _pytree.tree_leaves(given) if isinstance(one, Tensor)]
-        derived = [id(one) in self._given for one in tensors]
-        if not any(derived):
-            return
-        own = (one for one, is_derived in zip(tensors, derived, strict=True) if not is_derived)
-        self.mixing = self.mixing or any(one.numel() > 1 for one in own)
-        self.give(*(one for one in _pytree.tree_leaves(result) if isinstance(one, Tensor)))
+        """Notes a mixture."""
+        derived, own = self.follow(given, result)
+        self.mixing = self.mixing or bool(derived and any(one.numel() > 1 for one in own))

@@ -37,22 +37,15 @@ NARROW: Mapping[torch.dtype, Narrow] = {torch.bfloat16: "bfloat16", torch.float1
 CASTING_DEVICES = ("cpu", "cuda", "xla")
 """The types of devices for which the user's code may enter `torch.autocast`."""
 
+_PRODUCTS = ("matmul", "mm", "bmm", "addmm", "baddbmm")
+_LAYERS = ("linear", "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d")
+_TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+
 CAST_FIRST = frozenset(
     {
-        *(torch.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.einsum),
-        *(
-            torch.mm,
-            Tensor.mm,
-            torch.bmm,
-            Tensor.bmm,
-            torch.addmm,
-            Tensor.addmm,
-            torch.baddbmm,
-            Tensor.baddbmm,
-        ),
-        *(functional.linear, functional.scaled_dot_product_attention),
-        *(functional.conv1d, functional.conv2d, functional.conv3d),
-        *(functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d),
+        *(getattr(holder, name) for holder in (torch, Tensor) for name in _PRODUCTS),
+        *(getattr(functional, name) for name in (*_LAYERS, *_TRANSPOSED)),
+        *(torch.einsum, Tensor.__matmul__, Tensor.__rmatmul__),
     }
 )
 """The functions whose floating-point arguments autocast casts first, of those in torch's documentation.

@@ -85,9 +85,10 @@ class Trial:
             mode = mixes(module, batch) if mixes else None
 
             def feed(mask: Tensor) -> Tensor:
+                cut = mask[rows]
                 if mode:
-                    mode.give(mask[rows])
-                return mask[rows]
+                    mode.give(cut)
+                return cut
 
             with Masks(0, ROWS, cast("DType", named), feed).of_step(0), mode or nullcontext():
                 outputs = called(module, batch.inputs)
@@ -171,12 +172,13 @@ class Trial:
 
         `UsageError` where the optimizer does not take the module's parameters.
         """
-        with Reads() as reads:
+        with Reads() as of_model:
             _, _, module = self.run(torch.float32)
+        trained = [*module.parameters()]
+        with Reads((*trained, *gradients(module))) as of_optimizer, explained("optimizer(parameters)"):
             if hasattr(self.functions, "optimizer"):
-                with explained("optimizer(parameters)"):
-                    self.functions.optimizer([*module.parameters()]).step()
-        return reads.read()
+                self.functions.optimizer(trained).step()
+        return dict(sorted((of_model.counts + of_optimizer.counts).items()))
 
     def mixes(self) -> bool:
         """Whether the code mixes tensors that it makes with those that it is given."""
