@@ -75,13 +75,16 @@ def test_what_a_step_reads_on_the_host_is_counted(what: str) -> None:
 
 
 def test_what_the_optimizer_reads_is_counted_too_and_one_that_refuses_is_named() -> None:
-    class Reading(torch.optim.SGD):
-        def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
-            for group in self.param_groups:
-                for one in group["params"]:
-                    one.data -= one.grad / one.grad.norm().item()
+    class Reading:
+        def __init__(self, parameters: list[nn.Parameter]) -> None:
+            self.parameters = parameters
 
-    reads = trial_of(lambda x, _: x, optimizer=lambda all_of_them: Reading(all_of_them, lr=1.0)).reads()
+        def step(self) -> None:
+            for one in self.parameters:
+                assert one.grad is not None
+                one.data -= one.grad / one.grad.norm().item()
+
+    reads = trial_of(lambda x, _: x, optimizer=Reading).reads()
     assert reads == {"_local_scalar_dense": 2}, "one for the weight and one for the bias"
     adam = trial_of(lambda x, _: x, optimizer=torch.optim.AdamW).reads()
     assert adam == {}, "it counts its steps on the host"

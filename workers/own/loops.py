@@ -26,10 +26,9 @@ def replaced() -> None:
     """Replaces the functions for the rest of this process; the user's source must be imported after that."""
     for place, function in LOOPS.items():
         name = function.__name__
-        for holder in (_module(place), _module(ROOT)):
+        for holder in (_module(place), _module(ROOT), torch):
             if callable(getattr(holder, name, None)):
                 setattr(holder, name, function)
-    torch.cond = cond
 
 
 def _module(name: str) -> Any:  # noqa: ANN401  a module, which a function of the same name may hide

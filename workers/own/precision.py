@@ -62,7 +62,8 @@ _here = threading.local()
 
 def narrow() -> Narrow | None:
     """The half type in which the user's code computes the operator that is running; None outside of one."""
-    return getattr(_here, "narrow", None)
+    running: Narrow | None = getattr(_here, "narrow", None)
+    return running
 
 
 class _Wide(TorchDispatchMode):
@@ -160,7 +161,7 @@ def wide() -> Iterator[set[str]]:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Wide() as mode, _Casts():  # type: ignore[no-untyped-call]
+        with _Wide() as mode, _Casts():
             yield mode.decomposed
     finally:
         torch.set_default_dtype(before)

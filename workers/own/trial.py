@@ -182,7 +182,7 @@ class Trial:
 
     def mixes(self) -> bool:
         """Whether the code mixes tensors that it makes with those that it is given."""
-        modes = []
+        modes = list[Mixes]()
 
         def mode(module: nn.Module, batch: Batch) -> Mixes:
             modes.append(Mixes([*module.parameters(), *module.buffers(), *batch.tensors()]))
