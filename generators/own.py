@@ -20,7 +20,7 @@ from difftest.cases.described import Description
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate
 from difftest.cases.model import Model
-from difftest.cases.options import Replication
+from difftest.cases.options import Replication, Spelling
 from difftest.errors import UsageError
 from generators import training
 from generators.cases import case_bytes, case_seed
@@ -147,6 +147,7 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
         dtype=dtype,
         replication=_replication(draw, description, layout, trained.accumulation),
         start=draw(starts(accumulation=1)),  # a scan needs the shape of the outputs
+        spelling=_spelling(draw, description),
     )
 
 
@@ -192,6 +193,13 @@ def _training(draw: st.DrawFn, description: Description, dtype: Any) -> Training
         clip_norm=draw(weighted((4, None), (1, 1.0), (1, 0.25))),
         loss=description.loss,
     )
+
+
+def _spelling(draw: st.DrawFn, description: Description) -> Spelling | msgspec.UnsetType:
+    """Half of the cases are plain DTensors, unless the module mixes tensors of its own with them."""
+    if description.layer.mixes_tensors or not draw(st.booleans()):
+        return msgspec.UNSET
+    return Spelling(no_implicit_replication=True)
 
 
 def _replication(draw: st.DrawFn, description: Description, layout: Layout, accumulation: int) -> Replication:

@@ -53,6 +53,28 @@ def test_attention_drops_weights_as_its_documentation_says() -> None:
     assert not torch.allclose(some, attended)
 
 
+def test_a_fault_of_the_frameworks_attention_stays_where_nothing_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A framework may put its own function in torch's place, and that is what has to be tested."""
+    own = functional.scaled_dot_product_attention
+
+    def off_by_one(query: Tensor, key: Tensor, value: Tensor, *_: object, **options: object) -> Tensor:
+        assert options == {"is_causal": True}
+        seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril(1)
+        return own(query, key, value, attn_mask=seen)
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", off_by_one)
+    monkeypatch.setattr(functional, "dropout", functional.dropout)  # put back after the test
+    masks.install.cache_clear()
+    masks.install()
+    query = torch.randn(ROWS, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    with masks.Masks(3, ROWS, "float32", lambda mask: mask).of_step(0):
+        attended = functional.scaled_dot_product_attention(query, query, query, is_causal=True)
+    assert torch.equal(attended, off_by_one(query, query, query, is_causal=True))
+    assert not torch.allclose(attended, own(query, query, query, is_causal=True))
+
+
 def test_a_tensor_without_the_batchs_rows_first_is_refused() -> None:
     masks.install()
     run = masks.Masks(3, ROWS, "float32", lambda mask: mask)

@@ -17,6 +17,7 @@ from sample_scripts import FAULTS
 from difftest import sources
 from difftest.cases.case import Case, Training
 from difftest.cases.model import Model
+from difftest.cases.options import Spelling
 from difftest.commands.service.scripts import run_script
 from difftest.errors import UsageError
 from difftest.judge.outcome import Trace
@@ -97,12 +98,43 @@ def test_batches_have_the_seeds_of_the_workers(case: Case) -> None:
     assert len({*steps}) == 3
 
 
-def test_attention_that_drops_elements_is_refused(case: Case, tmp_path: Path) -> None:
-    file = written(tmp_path, documented() + "# nn.TransformerEncoderLayer\n")
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("nn.TransformerEncoderLayer", "attention has dropout"),
+        ("from torch._higher_order_ops.scan import scan", "functions of control flow"),
+        ("torch.cond(", "functions of control flow"),
+    ],
+)
+def test_a_model_whose_reference_no_script_can_have_is_refused(
+    case: Case, tmp_path: Path, line: str, reason: str
+) -> None:
+    file = written(tmp_path, documented() + f"# {line}\n")
     assert case.model.own
     layer = msgspec.structs.replace(case.model.own, files={"model.py": sources.digest(file)})
     changed = msgspec.structs.replace(case, model=Model(layers=(layer,)))
-    assert "attention has dropout" in str(refusal(changed, "torch_ddp"))
+    assert reason in str(refusal(changed, "torch_ddp"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_users_mean_over_targets_is_divided_by_their_global_count(
+    case: Case, tmp_path: Path, backend: str
+) -> None:
+    training = msgspec.structs.replace(case.training, loss="own")
+    over_rows = msgspec.structs.replace(case, training=training)
+    over_targets = of_layer(over_rows, tmp_path, mean_over="targets")
+    scripts = [tidied(render(one, backend, spoken(CLIPPED), "a title")) for one in (over_rows, over_targets)]
+    share, count = (
+        "loss = user.loss(returned, y) * ((y != -100).sum() / count)",
+        "max(1, int((targets != -100)",
+    )
+    assert [(share in text, count in text) for text in scripts] == [(False, False), (True, True)]
+
+
+def test_plain_dtensors_are_not_made_to_mix_with_other_tensors(case: Case) -> None:
+    plain = msgspec.structs.replace(case, spelling=Spelling(no_implicit_replication=True))
+    texts = [render(one, "torch_dtensor", spoken(CLIPPED), "a title") for one in (case, plain)]
+    assert ["_allow_implicit_replication" in text for text in texts] == [True, False]
 
 
 def test_a_script_is_made_of_unchanged_files_only(case: Case, tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from difftest.cases.layout import Layout
 
 DIGEST_LENGTH = 12
 
+REMARKS = ("mean_of_means", "unequal_loss", "decomposed")
+"""What is printed, and decides nothing about cases."""
+
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The layer of the cases, and what its cases may be.
@@ -20,6 +23,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     module runs, `refused` has the reasons why it does not in others. `unused`: whether a parameter gets no
     gradient. `noise` names a module whose rounding in float32 leaves little to compare, empty where none
     does. `layouts` are those of the user's plan, by mesh; None where there is no plan.
+
+    `mean_of_means` is how far the gradient of the mean of two halves' losses is from that of the batch, as a
+    share of it, where targets are ignored. `unequal_loss`: the loss of a batch follows from those of its
+    halves in no such way. `decomposed` are the operators without a float64 kernel, which the reference
+    computes in other ones.
 
     `steps` is how many every case has, None for a few. `learnable`: every step gets the same batch, so that
     training can solve the task.
@@ -33,11 +41,15 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     unused: bool = False
     noise: str = ""
     layouts: tuple[Layout, ...] | None = None
+    mean_of_means: float = 0.0
+    unequal_loss: bool = False
+    decomposed: tuple[str, ...] = ()
     steps: int | None = None
     learnable: bool = False
 
     @property
     def digest(self) -> str:
         """A digest of the source and of everything that decides its cases."""
-        plain = msgspec.structs.replace(self, refused={}, noise="")
-        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:DIGEST_LENGTH]
+        plain = msgspec.to_builtins(msgspec.structs.replace(self, refused={}, noise=""))
+        decisive = {name: value for name, value in plain.items() if name not in REMARKS}
+        return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:DIGEST_LENGTH]

@@ -95,6 +95,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `changing_number`: the loss is multiplied and divided by a Python number that differs in every step.
     * `unoptimised`: XLA's backend compiles without optimisation, which takes half of the time. Nobody writes
       that, but the result has to be the same.
+    * `no_implicit_replication`: DTensors without torch's context of that name, where a user's model mixes no
+      tensors of its own with them.
     * `inference`: a program of operators none of whose tensors requires a gradient runs in `inference_mode`.
       Below it torch dispatches operators that it otherwise replaces by others, such as `square`.
     """
@@ -111,6 +113,7 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     no_broadcast: bool = False
     verified_shapes: bool = False
     changing_number: bool = False
+    no_implicit_replication: bool = False
     inference: bool = False
     unoptimised: bool = False
 

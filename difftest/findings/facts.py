@@ -36,7 +36,7 @@ FACTS = (
 
 
 def facts(case: Case) -> Mapping[str, str]:
-    """The `FACTS` of a case. `layers` are the layers' kinds, separated by a space.
+    """The `FACTS` of a case. `layers` are the layers' kinds (`_kinds`), separated by a space.
 
     `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
     `accumulation` is how parts are accumulated, `loop` or `scan`, and `none` where there is one.
@@ -62,7 +62,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "optimizer": case.training.optimizer,
         "loss": case.training.loss,
         "regime": case.data.regime,
-        "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
+        "layers": " ".join(_kinds(case)),
         "layer_options": "".join(f"{one}; " for one in sorted(_of_layers(case))),
         "clipping": "off" if case.training.clip_norm is None else "on",
         "accumulation": case.start.accumulation if case.training.accumulation > 1 else "none",
@@ -80,6 +80,19 @@ def facts(case: Case) -> Mapping[str, str]:
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
+
+
+def _kinds(case: Case) -> list[str]:
+    """The kinds of the layers in order.
+
+    Those of a user's model are the classes of the modules that have parameters of their own, embeddings
+    first, as these are given the input.
+    """
+    if not (own := case.model.own):
+        return [type(layer).__name__ for _, layer in walk(case.model.layers)]
+    having = dict.fromkeys(name.rpartition(".")[0] for name in (*own.parameters, *own.tied))
+    kinds = [own.modules[path] for path in having if path in own.modules]
+    return sorted(kinds, key=lambda kind: not kind.startswith("Embedding"))
 
 
 def _of_layers(case: Case) -> set[str]:

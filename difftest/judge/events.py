@@ -99,6 +99,8 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       beside those that the training loop reads.
     * `facts` (programs): dtype and `requires_grad` of every result, by its name in the trace, such as
       `0.output`. The oracle's are those of its run in the case's dtype; empty where they were not recorded.
+    * `dtypes` (oracle, models of the user's): torch's name of the dtype of every output, by its name in the
+      trace, in the run in the case's dtype.
     * `state` (models with buffers): torch's name of the dtype of every entry of the module's `state_dict`
       after the last step, by its key. The oracle's is that of its run in the case's dtype.
     * `reached`: the operators that the run dispatched. The oracle's are those of its run in the case's dtype.
@@ -121,6 +123,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requested: Counts = ()
     fetched: Counts = ()
     facts: dict[Word, Fact] = {}
+    dtypes: dict[Word, Word] = {}
     state: dict[Word, Word] = {}
     reached: Reached = Reached()
 
@@ -157,6 +160,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             requested=counts(self.requested, other.requested),
             fetched=counts(self.fetched, other.fetched),
             facts=_facts(self.facts, other.facts),
+            dtypes={**other.dtypes, **self.dtypes},
             state={**other.state, **self.state},
             reached=self.reached.merged(other.reached),
         )

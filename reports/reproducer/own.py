@@ -24,6 +24,9 @@ MOST_SEED = 2**31
 MASKED = re.compile(r"dropout_p|MultiheadAttention|nn\.Transformer")
 """What draws masks inside of torch's attention, which no script writes yet."""
 
+LOOPED = re.compile(r"_higher_order_ops\b|\btorch\.cond\b")
+"""What a source has that calls `scan` or its like, whose compiled body the reference does not run."""
+
 _BLANK = re.compile(r"\n{4,}")
 _UNSEEN = re.compile(r"[^\n\x20-\x7e\xa0-\ud7ff\ue000-\uffff]")
 
@@ -33,8 +36,11 @@ def refusal(layer: Own) -> str | None:
 
     `UsageError` where its files are not there, or have changed.
     """
-    if any(MASKED.search(text) for text in sources.texts(layer.files).values()):
+    texts = sources.texts(layer.files).values()
+    if any(MASKED.search(text) for text in texts):
         return "the model's attention has dropout, whose masks no script can draw yet"
+    if any(LOOPED.search(text) for text in texts):
+        return "the model calls torch's functions of control flow, which no script runs as loops yet"
     odd = [name for name in layer.tied if not re.fullmatch(NAME, name.rpartition(".")[2])]
     return f"the tied parameter {odd[0]!r} has a name that Python cannot assign to" if odd else None
 

@@ -15,6 +15,7 @@ from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
 from difftest.judge.noise import PRECISIONS, SAMPLES, SAMPLES_OF_A_PROGRAM, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
+from difftest.judge.stage import Stage
 from workers.sides import Profile
 from workers.torch import process_groups
 from workers.training.pieces import sharded, values
@@ -51,10 +52,13 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Joins without placing anything: tensors stay where they were made."""
     import torch
 
+    from workers.own import loops
     from workers.training import reference_kernels
     from workers.training.session import Session
 
     reference_kernels.replaced()
+    if case.model.own:
+        loops.replaced()
     alone = replicated(case.unsharded().layout.mesh)
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
@@ -113,9 +117,16 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         native=farthest,
         reached=dispatched.reached(),
         facts=native.events.facts,
+        dtypes=_dtypes(native) if case.model.own else {},
         state=native.events.state,
     )
     return dataclasses.replace(truth, noise=noise, events=events)
+
+
+def _dtypes(native: Trace) -> dict[str, str]:
+    """The dtypes of the tensors of the forward but the loss, which is this project's."""
+    tensors = ((name, tensor) for (stage, name), tensor in native.steps[0].items() if stage is Stage.FORWARD)
+    return {name: tensor.dtype for name, tensor in tensors if name != "loss"}
 
 
 def _flushed_together(case: Case) -> list[frozenset[str]]:

@@ -22,7 +22,8 @@ from difftest.cases.described import Description
 from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
-from workers.own import loaded, made, placed
+from workers.own import loaded, loops, made, placed
+from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Batch, Trial, explained
 
 SEED = 1
@@ -45,6 +46,7 @@ def description(request: Request) -> Description:
     if not matched:
         msg = f"--model is {request.source!r}; allowed: package.module:function or file.py:function"
         raise UsageError(msg)
+    loops.replaced()
     before = {*sys.modules}
     with explained(f"importing {matched['place']}"):
         functions = loaded.imported(matched["place"])
@@ -57,16 +59,8 @@ def description(request: Request) -> Description:
     }
     if "float32" in refused:
         raise UsageError(refused["float32"])
-    parameters, tied = _parameters(module)
-    layer = Own(
-        source=request.source,
-        files=_files(before, matched["place"]),
-        parameters=parameters,
-        tied=tied,
-        inputs=tuple(batch.inputs),
-        modules={name: type(inner).__name__ for name, inner in module.named_modules()},
-        rowwise=trial.is_rowwise(),
-    )
+    rows = rows_of(trial)
+    layer = _layer(trial, rows, request.source, _files(before, matched["place"]))
     return Description(
         layer=layer,
         loss=trial.loss,
@@ -75,7 +69,26 @@ def description(request: Request) -> Description:
         refused=refused,
         unused=trial.has_unused(),
         noise=trial.noise(),
+        mean_of_means=rows.off,
+        unequal_loss=rows.apart and not rows.add_up,
+        decomposed=tuple(sorted(trial.decomposed)),
         layouts=placed.layouts(functions, layer, request.meshes),
+    )
+
+
+def _layer(trial: Trial, rows: Rows, source: str, files: dict[str, str]) -> Own:
+    parameters, tied = _parameters(trial.module)
+    return Own(
+        source=source,
+        files=files,
+        parameters=parameters,
+        tied=tied,
+        inputs=tuple(trial.batch.inputs),
+        modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
+        rowwise=rows.add_up,
+        mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
+        reads=trial.reads(),
+        mixes_tensors=trial.mixes(),
     )
 
 

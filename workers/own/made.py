@@ -14,7 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.own import Own
 from difftest.cases.numbers import IGNORE_INDEX, Batch, Integers
-from difftest.errors import UsageError
+from difftest.errors import UnsupportedError, UsageError
 from workers.own import loaded
 
 COMPLEX = {torch.float64: torch.complex128}
@@ -28,6 +28,14 @@ def layer_of(case: Case) -> Own:
     """The case's module of the user's."""
     assert case.model.own  # noqa: S101  the caller has such a case
     return case.model.own
+
+
+def require(case: Case, reads_values: bool) -> None:  # noqa: FBT001  the session's word
+    """`UnsupportedError` where the user's model reads values and the backend cannot within a step."""
+    if case.model.own and case.model.own.reads and not reads_values:
+        names = ", ".join(case.model.own.reads)
+        msg = f"the model reads values on the host within a step ({names}), which this backend cannot"
+        raise UnsupportedError(msg)
 
 
 def module(layer: Own, seed: int) -> nn.Module:
@@ -115,10 +123,10 @@ def _array(tensor: Tensor, case: Case) -> Floats | Integers:
 
 
 def _count(case: Case, targets: Floats | Integers) -> int:
-    """What the loss is divided by: rows for the user's own loss, which is a mean over them."""
+    """What the loss is divided by: what the user's own loss is a mean over, rows or targets."""
     if case.training.loss == "mse":
         return targets.size
-    if case.training.loss == "cross_entropy":
+    if case.training.loss == "cross_entropy" or layer_of(case).mean_over == "targets":
         return max(1, int((targets != IGNORE_INDEX).sum()))
     return len(targets)
 
@@ -161,13 +169,19 @@ def first_floats(outputs: Any) -> Tensor:  # noqa: ANN401  what the user's modul
 
 
 def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
-    """The user's loss of the rows at hand times their share of the batch's `count` rows.
+    """The user's loss of the rows at hand times their share of the batch's `count` rows or targets.
+
+    Of no targets it is 0, where torch's is NaN.
 
     As every loss it has float32, or float64 in the oracle: in a half type the sum of the ranks' shares would
     round.
     """
     mean: Tensor = loaded.functions(layer_of(case)).loss(outputs, targets)
-    return (mean if mean.dtype == torch.float64 else mean.float()) * (targets.shape[0] / count)
+    mean = mean if mean.dtype == torch.float64 else mean.float()
+    if layer_of(case).mean_over == "rows":
+        return mean * (targets.shape[0] / count)
+    valid = (targets != IGNORE_INDEX).sum()
+    return torch.where(valid == 0, torch.zeros_like(mean), mean) * (valid / count)
 
 
 def optimizer(case: Case, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:

@@ -1,9 +1,10 @@
 """Dropout in the user's module with masks from the host, so that all sides drop the same elements.
 
 `torch.nn.functional.dropout`, which `nn.Dropout` calls, and attention with dropout are replaced before the
-user's source is imported. While the module runs, every call has a mask of its own, drawn from the case's
-seed, the step and the number of the call in the step. Any other random operator stays as it is, and a module
-that draws by it is refused (`workers.own.trial`).
+user's source is imported. While the module runs, every call that drops elements has a mask of its own, drawn
+from the case's seed, the step and the number of the call in the step. A call that drops none is one of what
+the framework has in that place. Any other random operator stays as it is, and a module that draws by it is
+refused (`workers.own.trial`).
 """
 
 import hashlib
@@ -24,8 +25,6 @@ from difftest.errors import UsageError
 
 Feed: TypeAlias = Callable[[Tensor], Tensor]
 """Turns a host tensor of all rows into what the module's tensors are: a rank's rows, or a sharded tensor."""
-
-_DROPOUT, _ATTENTION = functional.dropout, functional.scaled_dot_product_attention
 
 _here = threading.local()
 """The masks of the module that this thread runs: replicas are threads of one process."""
@@ -67,41 +66,54 @@ class Masks:
 
 @cache
 def install() -> None:
-    """Replaces torch's functions in this process; outside of `Masks.of_step` they do what they did."""
-    functional.dropout = _dropout
-    functional.scaled_dot_product_attention = _attention
+    """Replaces the functions in this process; outside of `Masks.of_step` they do what they did.
+
+    What they did is what they are when this is called: a framework may have put its own in their place.
+    """
+    functional.dropout = _with_masks(functional.dropout)
+    functional.scaled_dot_product_attention = _attending(functional.scaled_dot_product_attention)
 
 
-def _dropout(
-    input: Tensor,  # noqa: A002  torch's own name
-    p: float = 0.5,
-    training: bool = True,  # noqa: FBT001, FBT002
-    inplace: bool = False,  # noqa: FBT001, FBT002
-) -> Tensor:
-    masks: Masks | None = getattr(_here, "masks", None)
-    if masks is None or not training or not 0.0 < p < 1.0:
-        return _DROPOUT(input, p, training, inplace)
-    mask = masks.of(input, p)
-    return input.mul_(mask) if inplace else input * mask
+def _with_masks(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The framework's `own` dropout where no element is dropped, and else one with masks of the host."""
+
+    def dropout(
+        input: Tensor,  # noqa: A002  torch's own name
+        p: float = 0.5,
+        training: bool = True,  # noqa: FBT001, FBT002
+        inplace: bool = False,  # noqa: FBT001, FBT002
+    ) -> Tensor:
+        masks: Masks | None = getattr(_here, "masks", None)
+        if masks is None or not training or not 0.0 < p < 1.0:
+            return own(input, p, training, inplace)
+        mask = masks.of(input, p)
+        return input.mul_(mask) if inplace else input * mask
+
+    return dropout
 
 
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    *options: Any,  # noqa: ANN401  as torch's
-    **named: Any,  # noqa: ANN401
-) -> Tensor:
-    masks: Masks | None = getattr(_here, "masks", None)
-    if masks is None or not dropout_p:
-        return _ATTENTION(query, key, value, attn_mask, dropout_p, *options, **named)
-    given = dict(zip(("is_causal", "scale", "enable_gqa"), options, strict=False)) | named
-    weights = _weights(query, key, attn_mask, **given)
-    if given.get("enable_gqa"):
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-    return weights * masks.of(weights, dropout_p) @ value
+def _attending(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The framework's `own` attention where no element is dropped, and else one with masks of the host."""
+
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        *options: Any,  # noqa: ANN401  as torch's
+        **named: Any,  # noqa: ANN401
+    ) -> Tensor:
+        masks: Masks | None = getattr(_here, "masks", None)
+        if masks is None or not dropout_p:
+            return own(query, key, value, attn_mask, dropout_p, *options, **named)
+        given = dict(zip(("is_causal", "scale", "enable_gqa"), options, strict=False)) | named
+        weights = _weights(query, key, attn_mask, **given)
+        if given.get("enable_gqa"):
+            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+        return weights * masks.of(weights, dropout_p) @ value
+
+    return attention
 
 
 def _weights(  # noqa: PLR0913  as torch's function

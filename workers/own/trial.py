@@ -2,7 +2,7 @@
 
 import copy
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from difftest.errors import UsageError
 from workers.own import loaded, made
 from workers.own.masks import Masks
+from workers.own.observed import Mixes, Random, Reads
 from workers.own.precision import wide
 
 if TYPE_CHECKING:
@@ -52,24 +52,6 @@ class Batch:
         return Batch({name: cut(tensor) for name, tensor in self.inputs.items()}, cut(self.targets))
 
 
-class _Random(TorchDispatchMode):
-    """The first operator that draws random numbers; empty for none."""
-
-    name = ""
-
-    def __torch_dispatch__(
-        self,
-        func: Any,  # noqa: ANN401  an operator's overload has no public type
-        _types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401  what an operator returns
-        own = (kwargs or {}).get("generator") is not None
-        if torch.Tag.nondeterministic_seeded in func.tags and not own and not self.name:
-            self.name = str(func._schema.name).removeprefix("aten::")  # noqa: SLF001  no public name
-        return func(*args, **(kwargs or {}))
-
-
 @dataclass(slots=True)
 class Trial:
     """A module with a batch and the name of its loss."""
@@ -79,26 +61,49 @@ class Trial:
     batch: Batch
     loss: Literal["mse", "cross_entropy", "own"]
     running: list[str] = field(default_factory=list)
+    decomposed: set[str] = field(default_factory=set)
+    """The operators that the runs in float64 have computed by decompositions."""
     outputs: dict[str, Tensor] = field(default_factory=dict)
     """What every module gave first in the last run, by its name in messages, in the order of their ends."""
 
-    def run(self, dtype: torch.dtype, rows: slice = slice(0, ROWS)) -> tuple[Tensor, Tensor, nn.Module]:
+    def run(
+        self,
+        dtype: torch.dtype,
+        rows: slice = slice(0, ROWS),
+        batch: Batch | None = None,
+        mixes: Callable[[nn.Module, Batch], Mixes] | None = None,
+    ) -> tuple[Tensor, Tensor, nn.Module]:
         """Output and loss of some rows in `dtype`, and the module, with its gradients.
 
+        `batch` takes the place of the trial's. The mode that `mixes` makes observes the forward.
         `UsageError`, naming the module that was running, where that fails.
         """
         module = made.cast_to(copy.deepcopy(self.module), torch.float32, dtype)
-        batch = self.batch.part(rows, dtype)
+        batch = (batch or self.batch).part(rows, dtype)
         named = str(dtype).removeprefix("torch.")
-        with self._followed(module), explained(f"in {named}", self._where):
-            masks = Masks(0, ROWS, cast("DType", named), lambda mask: mask[rows])
-            with masks.of_step(0), wide() if dtype == torch.float64 else nullcontext():
+        with self._followed(module), explained(f"in {named}", self._where), self._wide(dtype):
+            mode = mixes(module, batch) if mixes else None
+
+            def feed(mask: Tensor) -> Tensor:
+                cut = mask[rows]
+                if mode:
+                    mode.give(cut)
+                return cut
+
+            with Masks(0, ROWS, cast("DType", named), feed).of_step(0), mode or nullcontext():
                 outputs = called(module, batch.inputs)
                 output = made.first_floats(outputs)
                 loss = self._loss(outputs, output, batch.targets)
             self.running[:] = ["the loss's backward"]
             loss.backward()
         return output.detach(), loss.detach(), module
+
+    @contextmanager
+    def _wide(self, dtype: torch.dtype) -> Iterator[None]:
+        """In float64, the context of the oracle."""
+        with wide() if dtype == torch.float64 else nullcontext(set[str]()) as decomposed:
+            yield
+        self.decomposed |= decomposed
 
     def _loss(self, outputs: Any, output: Tensor, targets: Tensor) -> Tensor:  # noqa: ANN401
         self.running.append("the loss")
@@ -122,11 +127,11 @@ class Trial:
 
     def require_comparable(self) -> None:
         """`UsageError` unless float64 works, nothing is random, and outputs have the batch's rows."""
-        with _Random() as random, loaded.seeded(1):  # type: ignore[no-untyped-call]
+        with Random() as random, loaded.seeded(1):
             output, loss, module = self.run(torch.float64)
         with loaded.seeded(2):
             again, other, repeated = self.run(torch.float64)
-        pairs = zip(_gradients(module), _gradients(repeated), strict=True)
+        pairs = zip(gradients(module), gradients(repeated), strict=True)
         if not all(torch.equal(*pair) for pair in ((output, again), (loss, other), *pairs)):
             msg = (
                 f"the module draws random numbers ({random.name or 'in some way'}), which no two backends "
@@ -162,15 +167,29 @@ class Trial:
                 return f"{name} is off by {float(error / size):.0%} of its output in float32"
         return ""
 
-    def is_rowwise(self) -> bool:
-        """Whether two halves of the batch give what the whole batch gives."""
-        output, loss, _ = self.run(torch.float64)
-        try:
-            halves = [self.run(torch.float64, slice(at, at + ROWS // 2)) for at in (0, ROWS // 2)]
-        except UsageError:
-            return False
-        outputs, losses = torch.cat([half[0] for half in halves]), torch.stack([half[1] for half in halves])
-        return _close(outputs, output) and _close(losses.mean(), loss)
+    def reads(self) -> dict[str, int]:
+        """How often a step reads values on the host, by operator; the user's optimizer is part of it.
+
+        `UsageError` where the optimizer does not take the module's parameters.
+        """
+        with Reads() as of_model:
+            _, _, module = self.run(torch.float32)
+        trained = [*module.parameters()]
+        with Reads((*trained, *gradients(module))) as of_optimizer, explained("optimizer(parameters)"):
+            if hasattr(self.functions, "optimizer"):
+                self.functions.optimizer(trained).step()
+        return dict(sorted((of_model.counts + of_optimizer.counts).items()))
+
+    def mixes(self) -> bool:
+        """Whether the code mixes tensors that it makes with those that it is given."""
+        modes = list[Mixes]()
+
+        def mode(module: nn.Module, batch: Batch) -> Mixes:
+            modes.append(Mixes([*module.parameters(), *module.buffers(), *batch.tensors()]))
+            return modes[0]
+
+        self.run(torch.float32, mixes=mode)
+        return modes[0].mixing
 
     def has_unused(self) -> bool:
         """Whether a parameter that requires a gradient gets none."""
@@ -203,7 +222,8 @@ class Trial:
             self.outputs.setdefault(name, output.detach().double())
 
 
-def _gradients(module: nn.Module) -> list[Tensor]:
+def gradients(module: nn.Module) -> list[Tensor]:
+    """The gradients of a module's parameters that have one."""
     return [one.grad for one in module.parameters() if one.grad is not None]
 
 
@@ -213,7 +233,8 @@ def called(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:  # noqa: ANN
     return module(*positional, **{name: one for name, one in inputs.items() if not name.isdigit()})
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def close(one: Tensor, other: Tensor) -> bool:
+    """Whether two float64 results are equal but for rounding."""
     return one.shape == other.shape and bool(
         (one - other).abs().max() <= ROUNDING * max(1e-30, float(other.abs().max()))
     )

@@ -8,7 +8,8 @@ says.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple, Self, cast
 
@@ -17,7 +18,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from difftest.cases.case import DType
+from workers.own.precision import narrow
 from workers.training.rounding import (
+    CLASSES,
     Overload,
     Rounding,
     operator_name,
@@ -45,6 +48,9 @@ XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is
 
 BEYOND_FLUSHING = 2.0**60
 """A float64 that is so many times as large stays what it is when an error of flushing is added to it."""
+
+CASTS = frozenset({"_to_copy", "copy", "copy_"})
+"""The operators that round where the user's code casts to a half type (`workers.own.precision`)."""
 
 SIMULATED = (torch.float64, torch.complex128)
 """The dtypes of the oracle's numbers. Others are counters and masks, or rounded as on every backend."""
@@ -85,9 +91,20 @@ class Perturb(TorchDispatchMode):
 
     def simulate(self, dtype: DType) -> None:
         """Rounds as `dtype` from here on."""
+        self._dtype = dtype
         self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
         self._wide = min(1.0, WIDE_ROUNDOFF / self._roundoff)
         self._flushed = FLUSHED[dtype]
+
+    @contextmanager
+    def _narrowed(self, dtype: DType) -> Iterator[None]:
+        """A context that rounds as `dtype` where that rounds more."""
+        before = self._dtype
+        self.simulate(coarsest((before, dtype), before))
+        try:
+            yield
+        finally:
+            self.simulate(before)
 
     def __torch_dispatch__(
         self,
@@ -96,7 +113,14 @@ class Perturb(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401  what an operator returns
-        kind, kwargs = self._kind(func), kwargs or {}
+        if dtype := narrow():
+            with self._narrowed(dtype):
+                kind = CLASSES["once"] if operator_name(func) in CASTS else self._kind(func)
+                return self._rounded(func, kind, args, kwargs or {})
+        return self._rounded(func, self._kind(func), args, kwargs or {})
+
+    def _rounded(self, func: Overload, kind: Rounding, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """What an operator returns, rounded as its kind says."""
         if not kind.roundoffs or (args and getattr(args[0], "is_meta", False)):
             return func(*args, **kwargs)
         options = {name: kwargs[name] for name in kwargs.keys() - _given_for_results(func)}

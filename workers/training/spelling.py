@@ -45,7 +45,7 @@ def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
         mean, values = functional.mse_loss(output, targets.to(output.dtype)), output.numel()
     else:
         rows, classes = output.flatten(0, -2), targets.flatten()
-        if case.data.ignored:
+        if case.data.ignored or case.model.own:
             total = functional.cross_entropy(rows, classes, ignore_index=IGNORE_INDEX, reduction="sum")
             return total / count
         mean, values = functional.cross_entropy(rows, classes), targets.numel()

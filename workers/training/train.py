@@ -5,7 +5,7 @@ A backend only joins, places, feeds and reads, so a difference between two backe
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -42,6 +42,7 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     forms = case.forms if session.spelled else Spelling()
     features = made_features(case.training_features, plain=not session.spelled)
     features.require(session.reads_values)
+    made.require(case, session.reads_values)
     plan = Plan(
         sequence=case.model.sequence,
         operators=features.operators(spelling.operators(session.operators, forms)),
@@ -111,7 +112,8 @@ class _Run:
             self.session.clip(self.module.parameters(), self.case.training.clip_norm)
         self.features.run("update", progress)
         self.features.run("inside", progress)
-        self.optimizer.step()
+        with self._wide() if self.case.training.optimizer == "own" else nullcontext():
+            self.optimizer.step()
         self.optimizer.zero_grad(**self.features.zero())
         self.features.run("after", progress)
         self.session.sync()
@@ -166,7 +168,7 @@ class _Run:
                 )
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
-                with self.session.observe("backward", self.module):
+                with self.session.observe("backward", self.module), self._wide():
                     (loss * self.session.scale).backward()
             results |= self.watch.read(
                 lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale
@@ -192,8 +194,12 @@ class _Run:
         with ExitStack() as stack:
             if self.case.model.own:
                 stack.enter_context(self.masks.of_step(step))
-                stack.enter_context(wide() if self.session.wide else nullcontext())
+                stack.enter_context(self._wide())
             yield
+
+    def _wide(self) -> AbstractContextManager[object]:
+        """In the oracle, a context in which the user's code computes in float64 whatever it names."""
+        return wide() if self.case.model.own and self.session.wide else nullcontext()
 
     def _loss(self, outputs: Any, output: Tensor, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
         """The loss of what the module returns, of which `output` is compared."""

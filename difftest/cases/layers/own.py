@@ -7,7 +7,7 @@ case keeps the description, so that nothing but a worker needs torch or runs the
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from difftest.cases.layer import Layer, Parameters, Removable
 
@@ -29,6 +29,10 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     `rowwise`: rows do not influence each other, and the loss of some rows is the mean of theirs. Otherwise
     (in batch normalization) ranks that have rows of their own compute something else than one device.
+    `mean_over`: whether the user's loss is a mean over the rows, or over those `targets` that are not
+    ignored, of which ranks have unequal numbers.
+    `reads` is how often a step of its code needs values on the host, by aten's operator: for a number, or for
+    the size of a result. `mixes_tensors`: it mixes tensors that it makes itself with those that it is given.
     `without` are the paths of modules that are replaced by the identity.
     """
 
@@ -41,6 +45,9 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     inputs: tuple[str, ...] = ("0",)
     modules: Mapping[str, str] = {}
     rowwise: bool = True
+    mean_over: Literal["rows", "targets"] = "rows"
+    reads: Mapping[str, int] = {}
+    mixes_tensors: bool = True
     without: tuple[str, ...] = ()
 
     @property

@@ -30,6 +30,9 @@ ORDER = 5
 
 TRAITS = Traits(lacks_capability=True, damage=Damage(words="a tensor on another device", spoil=_moved))
 
+READING = ("aten::_local_scalar_dense", "aten::nonzero")
+"""torch_xla's counters of values that were read for a number, and for the size of a result."""
+
 MOVES = ("Copy", "TBackward", "View", "AccumulateGrad")
 """In the names of autograd's nodes that compute nothing: the operators beside them come first."""
 
@@ -43,7 +46,8 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     yield from _operators(run, events)
     on_host = list(_host_operators(run, events))
     yield from on_host
-    if not on_host:  # which needs its operands on the host, and so graphs and transfers of its own
+    reads = run.case.model.own and run.case.model.own.reads
+    if not on_host and not reads:  # which need values on the host, and so graphs and transfers of their own
         yield from _graphs(run, events)
         yield from _transfers(run, events)
 
@@ -74,9 +78,14 @@ def _operators(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
 
 
 def _host_operators(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
-    """Every operator that ran on the host without a reason."""
+    """Every operator that ran on the host without a reason, but those by which the user's code reads values.
+
+    A number that a model reads breaks the graph of any compiler; it is a property of the model.
+    """
+    reads = run.case.model.own.reads if run.case.model.own else {}
+    own = {*(f"aten::{name}" for name in reads), *(READING if reads else ())}
     for name, operator in events.host_operators.items():
-        if not operator.reason:
+        if not operator.reason and name not in own:
             times = f"{name} ran on the host {operator.times} times"
             detail = f"{times}: the framework has none for {events.device}"
             yield _divergence(run, (_last(run), Stage.UPDATE), f"{name} falls back to the host", detail)

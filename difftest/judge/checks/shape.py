@@ -79,8 +79,11 @@ def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
     """The dtype that a tensor must have; empty where nothing says it.
 
     A program's results have that of torch's own run, its operands and their gradients that of the case. The
-    loss of a program is this project's own, and adds results of several dtypes.
+    loss of a program is this project's own, and adds results of several dtypes. What a user's model returns
+    has the dtype that its code gives it on one device.
     """
+    if run.case.model.own and stage is Stage.FORWARD and name in run.expected.events.dtypes:
+        return run.expected.events.dtypes[name]
     if not run.case.model.is_program:
         named = run.case.model.dtypes(run.case.dtype) if stage is Stage.UPDATE else {}
         return "float32" if name == "loss" else named.get(name, run.case.dtype)
