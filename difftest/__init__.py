@@ -1,22 +1,34 @@
 """difftest: the same training configuration on CUDA and on XLA, and where they part.
 
-`difftest.run`, `difftest.load` and the errors that they raise are the Python API (`difftest.api`), imported
+`difftest.run`, `difftest.load` and the errors that they raise are the Python API (`difftest.api`).
+`difftest.record` records a user's own training, and `difftest.compare` compares two such runs. Each is imported
 when it is first used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from difftest.api import InfrastructureError, UsageError, load, run
+    from difftest.runs.compare import compare
+    from workers.runs.recorder import record
 
 __version__ = "0.1.0"
-__all__ = ["InfrastructureError", "UsageError", "__version__", "load", "run"]
+__all__ = ["InfrastructureError", "UsageError", "__version__", "compare", "load", "record", "run"]
+
+_MODULES = {
+    "InfrastructureError": "difftest.errors",
+    "UsageError": "difftest.errors",
+    "compare": "difftest.runs.compare",
+    "load": "difftest.api",
+    "record": "workers.runs.recorder",
+    "run": "difftest.api",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _MODULES:
         msg = f"module 'difftest' has no attribute {name!r}"
         raise AttributeError(msg)
-    from difftest import api  # noqa: PLC0415  whoever imports a module of difftest does not pay for all of it
-
-    return getattr(api, name)
+    # Whoever imports a module of difftest, or records a training, does not pay for all of it.
+    return getattr(import_module(_MODULES[name]), name)

@@ -33,7 +33,13 @@ OWNERS = {
     "msgspec": set(PACKAGES),
 }
 
-API = ("difftest.api", "typing.TYPE_CHECKING")
+API = (
+    "difftest.api",
+    "difftest.runs.compare",
+    "importlib.import_module",
+    "typing.TYPE_CHECKING",
+    "workers.runs.recorder",
+)
 """What the package itself imports: its Python API, when that is first used."""
 
 FILES = source_files()

@@ -1,4 +1,7 @@
-"""`difftest compare`: bundles from machines that never met, compared as if one campaign had run them."""
+"""`difftest compare`: bundles from machines that never met, compared as if one campaign had run them.
+
+Or two trainings of the user's own, which `difftest.record` has recorded.
+"""
 
 import hashlib
 import time
@@ -22,9 +25,11 @@ from difftest.commands.service.options import (
     most_inconclusive_option,
 )
 from difftest.commands.service.request import Request
+from difftest.commands.service.run_pairs import are_runs, compare_runs
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.commands.service.tally import Tally
 from difftest.commands.service.working import Working
+from difftest.errors import UsageError
 from difftest.findings.ledger import read_ledger
 from difftest.records import announced
 from difftest.records.bundle import Joined
@@ -52,7 +57,24 @@ GROUP = Group.FIND
 
 @click.command("compare")
 @click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=Out(), required=True, help="The folder or address of corpus and reports.")
+@click.option(
+    "--out",
+    type=Out(),
+    help="The folder or address of corpus and reports; of recorded runs, the page's folder.",
+)
+@click.option(
+    "--noise",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Of recorded runs: a repetition of one with difftest.record(..., perturb=1). May be repeated.",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="FIRST=SECOND",
+    help="Of recorded runs: what a module of the first is called in the second. May be repeated.",
+)
 @ledger_option
 @fail_on_option
 @least_compared_option
@@ -66,8 +88,15 @@ GROUP = Group.FIND
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
 
-    Nothing is run.
+    Nothing is run. Of two trainings that difftest.record has recorded: where they part, and whether it is
+    rounding.
     """
+    noise, names = options.pop("noise"), options.pop("names")
+    if are_runs(options["bundles"]):
+        return compare_runs(options["bundles"], options["out"], noise, names, as_json=options["as_json"])
+    if options["out"] is None or noise or names:
+        msg = "bundles need --out, and take neither --noise nor --name"
+        raise UsageError(msg)
     request = CompareRequest(**options)
     with opened(request.out) as output, unpacked(request.bundles) as folders:
         return _compare(request, output, Joined(folders, ORACLE))

@@ -63,25 +63,25 @@ def drawing(report: Report, curves: Sequence[Curve], chosen: str = "") -> Drawin
         return None
     low = [value - THRESHOLD * noise for value, noise in zip(truth.values, truth.noise, strict=True)]
     high = [value + THRESHOLD * noise for value, noise in zip(truth.values, truth.noise, strict=True)]
-    scale = _Scale([*truth.values, *(value for run in runs for value in run.losses.values)])
+    scale = Scale([*truth.values, *(value for run in runs for value in run.losses.values)])
     errors = [_errors(run, truth.values, truth.noise) for run in runs]
     within = (min(max(error, LEAST_OFF), MOST_OFF) for each in errors for error in each)
-    off = _Scale([LEAST_OFF, LEAST_END, *within])
+    off = Scale([LEAST_OFF, LEAST_END, *within])
     lines = [
         Line(
             "chosen" if run.backend == chosen else run.side,
-            _path(scale, run.losses.values),
-            _path(off, each),
+            path(scale, run.losses.values),
+            path(off, each),
             f"{report.spoken(run.backend)}: at most {cells.shown(max(each))} x the rounding noise off",
         )
         for run, each in zip(runs, errors, strict=True)
         if each
     ]
     lines.sort(key=lambda line: line.kind == "chosen")
-    band = _path(scale, high) + _path(scale, low, back=True) + "Z"
+    band = path(scale, high) + path(scale, low, back=True) + "Z"
     return Drawing(
         band=band,
-        reference=_path(scale, truth.values),
+        reference=path(scale, truth.values),
         lines=tuple(lines),
         least=cells.shown(scale.least),
         most=cells.shown(scale.most),
@@ -103,7 +103,7 @@ def longest(report: Report) -> list[tuple[str, Drawing]]:
     return drawn
 
 
-class _Scale:
+class Scale:
     """An axis upwards from the least to the greatest of some values, logarithmic where they differ much."""
 
     def __init__(self, values: Iterable[float]) -> None:
@@ -135,7 +135,7 @@ def _errors(run: Curve, truth: Sequence[float], noise: Sequence[float]) -> list[
     ]
 
 
-def _path(scale: _Scale, values: Sequence[float], *, back: bool = False) -> str:
+def path(scale: Scale, values: Sequence[float], *, back: bool = False) -> str:
     """A line through some values, step by step; `back` goes on from the last one to the first."""
     most = max(1, len(values) - 1)
     points = [f"{round(WIDTH * step / most)} {scale.height(value)}" for step, value in enumerate(values)]

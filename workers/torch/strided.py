@@ -41,16 +41,20 @@ def gathered(tensor: "DTensor", local: Array) -> Array:
 
 def held(shape: Sequence[int], placements: Sequence[Any], mesh: Mesh, rank: int) -> list[NDArray[np.intp]]:
     """The indices of what `rank` holds, one array for each tensor dim, in the order in which it has them."""
-    cuts: list[Cut] = list(zip(placements, mesh.shape, mesh.coordinate(rank), strict=True))
+    return indices(shape, list(zip(placements, mesh.shape, mesh.coordinate(rank), strict=True)))
+
+
+def indices(shape: Sequence[int], cuts: Sequence[Cut]) -> list[NDArray[np.intp]]:
+    """The indices of what is held after some `cuts`, in mesh order, on a mesh of any axes."""
     before = [_cuts_last(cuts, axis) for axis in range(len(cuts))]
-    indices = [np.arange(size) for size in shape]
+    held_along = [np.arange(size) for size in shape]
     for axis in sorted(range(len(cuts)), key=before.__getitem__):
         placement, parts, place = cuts[axis]
         if not _is_cut(placement):
             continue
         chunks = 1 if before[axis] else getattr(placement, "split_factor", 1)
-        indices[placement.dim] = _parts(indices[placement.dim], chunks, parts, place)
-    return indices
+        held_along[placement.dim] = _parts(held_along[placement.dim], chunks, parts, place)
+    return held_along
 
 
 def _parts(indices: NDArray[np.intp], chunks: int, parts: int, place: int) -> NDArray[np.intp]:

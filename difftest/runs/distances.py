@@ -1,0 +1,201 @@
+"""How far each tensor of a step is off, and how far rounding may put it off.
+
+The noise of a tensor is measured: it is the distance between a run and its repetition with rounding-size
+noise. Without such a repetition there is only a bound, which is generous: so many units in the last place of
+the coarsest dtype, and no tensor more than `GROWTH` times farther off than any of its kind in the steps
+before. Chaos grows smoothly and stays below this; a fault that begins suddenly does not.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from difftest.judge.noise import THRESHOLD
+from difftest.runs import layout
+from difftest.runs.align import pairs
+from difftest.runs.read import Key, Run, Whole
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The distance of 1 and the next number of a dtype."""
+
+UNITS = {
+    layout.START: 4.0,
+    layout.OUTPUT: 64.0,
+    layout.OUTPUT_GRADIENT: 256.0,
+    layout.GRADIENT: 256.0,
+    layout.UPDATED: 64.0,
+}
+"""The bound of a first step, in units in the last place of a tensor's norm."""
+
+GROWTH = 16.0
+
+LEAST_SCALE = 0.01
+"""A tensor's norm counts as at least this share of the root mean square of those of its kind.
+
+Gradients that are zero but for rounding, such as that of the key's bias, are as noisy as their neighbours.
+"""
+
+SHARE_OF_UPDATE = 0.25
+"""The share of an update that rounding may change: Adam turns around where a gradient is about zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Off:
+    """How far a tensor is off. `allowed` is the greatest difference that still is rounding."""
+
+    key: Key
+    first: Whole
+    second: Whole
+    difference: float
+    noise: float
+    allowed: float
+
+    @property
+    def wrong(self) -> bool:
+        """Whether rounding does not explain the difference."""
+        return not self.difference <= self.allowed
+
+    @property
+    def norm(self) -> float:
+        """The greater norm."""
+        return max(self.first.norm, self.second.norm)
+
+
+@dataclass(slots=True)
+class Distances:
+    """Measures steps one after another, from the first on."""
+
+    first: Run
+    second: Run
+    noise: Sequence[Run]
+    names: Mapping[str, str]
+    exact: bool
+    skipped: Counter[str] = field(default_factory=Counter)
+    _worst: dict[str, float] = field(default_factory=dict)
+    _before: dict[Key, Whole] = field(default_factory=dict)
+
+    def of(self, step: int) -> list[Off]:
+        """Every tensor of a step that both runs have, in the order in which it is computed."""
+        mine, other = self.first.whole(step), self.second.whole(step)
+        found, alone = pairs(mine, other, self.names, exact=self.exact)
+        if alone:
+            self.skipped["only one of the runs has them"] = max(
+                self.skipped["only one of the runs has them"], len(alone)
+            )
+        samples = self._samples(step, mine, other)
+        norms = _typical(mine.values())
+        offs = []
+        for key, one, two in found:
+            if key[0] == layout.INPUT or self._skips(one, two):
+                continue
+            difference = distance(one, two)
+            noise, allowed = self._allowed(key, (one, two), samples, norms[key[0]])
+            offs.append(
+                Off(key=key, first=one, second=two, difference=difference, noise=noise, allowed=allowed)
+            )
+        self._remember(offs, norms)
+        self._before.update({key: one for key, one in mine.items() if key[0] in layout.PARAMETERS})
+        return in_order(offs)
+
+    def _skips(self, one: Whole, two: Whole) -> bool:
+        reason = ""
+        if not (one.comparable and two.comparable):
+            reason = "a rank does not know which elements it has"
+        elif one.shape != two.shape:
+            reason = "their shapes differ"
+        if reason:
+            self.skipped[reason] += 1
+        return bool(reason)
+
+    def _samples(
+        self, step: int, mine: Mapping[Key, Whole], other: Mapping[Key, Whole]
+    ) -> list[tuple[Mapping[Key, Whole], Mapping[Key, Whole]]]:
+        """Each repetition with the run that it repeats: the one to which it is nearer."""
+        chosen: list[tuple[Mapping[Key, Whole], Mapping[Key, Whole]]] = []
+        for run in self.noise:
+            if step not in run.steps:
+                continue
+            repeated = run.whole(step)
+            chosen.append((min((mine, other), key=lambda base: _apart(base, repeated)), repeated))
+        return chosen
+
+    def _allowed(
+        self,
+        key: Key,
+        pair: tuple[Whole, Whole],
+        samples: Sequence[tuple[Mapping[Key, Whole], Mapping[Key, Whole]]],
+        typical: float,
+    ) -> tuple[float, float]:
+        """The noise of a tensor, and the greatest difference that is called rounding."""
+        one, two = pair
+        unit = max(EPSILON.get(whole.about.dtype, 0.0) for whole in pair)
+        if samples:
+            squares = [
+                distance(base[name], repeated[name]) ** 2
+                for base, repeated in samples
+                if (name := _named(key, two, base, repeated))
+            ]
+            noise = max(float(np.sqrt(np.mean(squares))) if squares else 0.0, unit * one.norm)
+            return noise, THRESHOLD * noise
+        scale = max(one.norm, LEAST_SCALE * typical)
+        share = max(UNITS[key[0]] * unit, GROWTH * self._worst.get(key[0], 0.0))
+        bound = share * scale
+        before = self._before.get((layout.UPDATED, *key[1:])) or self._before.get((layout.START, *key[1:]))
+        if key[0] == layout.UPDATED and before is not None:
+            bound += SHARE_OF_UPDATE * distance(before, one)
+        return bound, bound
+
+    def _remember(self, offs: Sequence[Off], norms: Mapping[str, float]) -> None:
+        """The farthest that a tensor of each kind was off, as a share of its norm."""
+        for off in offs:
+            scale = max(off.first.norm, LEAST_SCALE * norms[off.key[0]])
+            if scale and np.isfinite(off.difference):
+                share = min(1.0, off.difference / scale)
+                self._worst[off.key[0]] = max(self._worst.get(off.key[0], 0.0), share)
+
+
+def distance(one: Whole, two: Whole) -> float:
+    """The norm of the difference of two tensors; infinite where only one is finite or holds other NaNs."""
+    if not (one.finite and two.finite):
+        same = np.array_equal(one.row[layout.NANS : layout.ELEMENTS], two.row[layout.NANS : layout.ELEMENTS])
+        return 0.0 if same else float("inf")
+    return float(np.linalg.norm(one.sketch - two.sketch))
+
+
+def _named(key: Key, two: Whole, base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> Key | None:
+    """The tensor's key in a repetition of either run, if it is there."""
+    return next((name for name in (key, two.about.key) if name in base and name in repeated), None)
+
+
+def _typical(wholes: Iterable[Whole]) -> dict[str, float]:
+    """The root mean square of the norms of each kind."""
+    by_kind: dict[str, list[float]] = {}
+    for one in wholes:
+        by_kind.setdefault(one.about.kind, []).append(one.norm if one.finite else 0.0)
+    return {kind: float(np.sqrt(np.mean(np.square(norms)))) for kind, norms in by_kind.items()}
+
+
+def _apart(base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> float:
+    """The median share of its norm by which a tensor of two runs is off; infinite without any."""
+    shares = [
+        distance(base[key], repeated[key]) / base[key].norm
+        for key in base
+        if key in repeated and base[key].norm and base[key].shape == repeated[key].shape
+    ]
+    return float(np.median(shares)) if shares else float("inf")
+
+
+def in_order(offs: Sequence[Off]) -> list[Off]:
+    """The tensors as they are computed: a parameter's gradient after that of its module's output."""
+    forward = [off for off in offs if off.key[0] in (layout.START, layout.OUTPUT)]
+    gradients = [off for off in offs if off.key[0] == layout.GRADIENT]
+    backward: list[Off] = []
+    for off in offs:
+        if off.key[0] == layout.OUTPUT_GRADIENT:
+            backward.append(off)
+            own = [one for one in gradients if one.key[1].rpartition(".")[0] == off.key[1]]
+            backward += [one for one in own if one not in backward]
+    backward += [one for one in gradients if one not in backward]
+    return [*forward, *backward, *(off for off in offs if off.key[0] == layout.UPDATED)]

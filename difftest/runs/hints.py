@@ -1,0 +1,139 @@
+"""Hints by pattern: what usually is behind a difference of this shape."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from difftest.runs import layout
+from difftest.runs.comparison import DATA, LOSS, Place, Setting
+from difftest.runs.distances import Off
+from difftest.runs.read import Run
+
+CLOSE = 0.02
+"""A tensor is a multiple of another if this share of it at most is left."""
+
+COARSE = (2.0**-12, 2.0**-6)
+"""Relative differences of this size come from bfloat16 or TF32 in one of the runs."""
+
+
+def hints(
+    place: Place, offs: Sequence[Off], runs: tuple[Run, Run], settings: Sequence[Setting], data: str
+) -> tuple[str, ...]:
+    """Sentences, the likeliest first."""
+    if place.kind == DATA:
+        return (f"The runs were fed {data}. Nothing after that can be compared.",)
+    wrong = [off for off in offs if off.wrong]
+    found = [
+        *_copies(place),
+        *_arguments(place, settings),
+        *_factors(place, wrong, offs, runs),
+        *_dropout(place, runs),
+        *_coarse(place, settings, runs[0].steps[0]),
+        *_loss(place),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def factor(one: "layout.Floats", two: "layout.Floats") -> float | None:
+    """What `one` is multiplied with in `two`, if it is a multiple."""
+    square = float(one @ one)
+    if not square or not np.isfinite(two).all() or not np.isfinite(square):
+        return None
+    times = float(one @ two) / square
+    left = float(np.linalg.norm(two - times * one))
+    return times if times and left <= CLOSE * abs(times) * square**0.5 else None
+
+
+def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
+    """Factors that layouts explain, with their words."""
+    found: dict[float, str] = {}
+    sizes = [
+        (
+            run.environment.world_size,
+            run.environment.data_ranks,
+            run.ranks[0].steps[run.steps[0]].microbatches,
+        )
+        for run in runs
+    ]
+    words = ("the number of ranks", "the number of data-parallel ranks", "the number of micro-batches")
+    for index in (1, 2, 0):
+        for which, own in enumerate(sizes):
+            name = f"{words[index]} of {runs[which].name}"
+            found.setdefault(float(own[index]), name)
+            if own[index]:
+                found.setdefault(1 / own[index], f"one divided by {name}")
+    for run in runs:
+        for axis in filter(None, run.environment.settings.get("mesh", "").split(", ")):
+            name, _, size = axis.partition("=")
+            found.setdefault(float(size), f"the size of mesh axis {name} of {run.name}")
+            found.setdefault(1 / float(size), f"one divided by the size of mesh axis {name} of {run.name}")
+    found.pop(1.0, None)
+    return found
+
+
+def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
+    first = next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
+    times = factor(first.first.sketch, first.second.sketch) if first else None
+    if times is None or abs(times - 1) < CLOSE:
+        return []
+    near = next((words for size, words in candidates(runs).items() if abs(times / size - 1) < CLOSE), "")
+    found = [f"It is {times:.4g} times as large in {runs[1].name}" + (f": {near}." if near else ".")]
+    if near and place.kind in (layout.GRADIENT, layout.OUTPUT_GRADIENT):
+        found.append("A sum in place of a mean over ranks or micro-batches (or the reverse) does this.")
+    kind = [off for off in offs if off.key[0] == layout.GRADIENT]
+    same = [factor(off.first.sketch, off.second.sketch) for off in kind]
+    if (
+        place.kind == layout.GRADIENT
+        and len(kind) > 1
+        and all(one and abs(one / times - 1) < CLOSE for one in same)
+    ):
+        found.append("Every gradient has the same factor: loss scaling, averaging or clipping.")
+    return found
+
+
+def _copies(place: Place) -> list[str]:
+    if "copy" not in place.share:
+        return []
+    ranks = ", ".join(map(str, place.ranks))
+    return [f"The copies on the ranks of one run differ: rank {ranks} is stale or was not reduced."]
+
+
+def _arguments(place: Place, settings: Sequence[Setting]) -> list[str]:
+    """Arguments of the module, or of the optimizer where an update is wrong, that differ."""
+    found = []
+    for setting in settings:
+        own = setting.name.startswith(f"{place.owner or 'the model'} (")
+        optimizer = place.kind == layout.UPDATED and setting.name.startswith(("optimizer", "learning rates"))
+        if own or optimizer:
+            found.append(f"{setting.name} differs: {setting.first} against {setting.second}.")
+    return found
+
+
+def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:
+    kinds: list[Mapping[str, str]] = [
+        {module.path: f"{module.kind} {module.arguments}" for module in run.environment.modules}
+        for run in runs
+    ]
+    mine = kinds[0].get(place.owner, "")
+    if place.kind != layout.OUTPUT or "Dropout" not in mine:
+        return []
+    return ["It is a dropout: layouts and devices draw its random masks differently, or it is lost."]
+
+
+def _coarse(place: Place, settings: Sequence[Setting], begin: int) -> list[str]:
+    """What a coarser dtype or multiplication does, from the first step on."""
+    share = place.difference / place.norm if place.norm else 0.0
+    dtypes = [one for one in settings if one.name.endswith(("dtypes", "matmul precision"))]
+    shown = [f"{one.name}: {one.first} against {one.second}." for one in dtypes]
+    if place.step == begin and place.kind == layout.OUTPUT and COARSE[0] <= share <= COARSE[1]:
+        size = f"The difference is {share:.1e} of the tensor, the size of bfloat16's or TF32's rounding."
+        return [size, *shown]
+    return shown if place.kind in (layout.START, layout.OUTPUT) else []
+
+
+def _loss(place: Place) -> list[str]:
+    if place.kind != LOSS:
+        return []
+    return [
+        "Every output is right: look at the labels (shift, padding), the loss's reduction and its scaling."
+    ]

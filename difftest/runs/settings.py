@@ -1,0 +1,123 @@
+"""What differs between two runs besides their numbers: environment, modules' arguments, batches and data."""
+
+from collections.abc import Mapping
+
+from difftest.runs import layout
+from difftest.runs.align import renamed
+from difftest.runs.comparison import DATA, Place, Setting
+from difftest.runs.read import Run
+
+MOST_MODULES = 12
+"""How many modules with other arguments are shown."""
+
+SAME_ORDER = 1e-3
+"""Inputs with equal digests whose difference is a greater share of their norm are in another order."""
+
+
+def differences(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
+    """Everything that differs but the numbers, the environment first."""
+    mine, other = first.environment, second.environment
+    found = [
+        Setting(name=name, first=mine.settings.get(name, ""), second=other.settings.get(name, ""))
+        for name in dict.fromkeys((*mine.settings, *other.settings))
+        if mine.settings.get(name) != other.settings.get(name)
+    ]
+    for name, values in (
+        ("ranks", (mine.world_size, other.world_size)),
+        ("data-parallel ranks", (mine.data_ranks, other.data_ranks)),
+        (
+            "micro-batches of a step",
+            tuple(run.ranks[0].steps[run.steps[0]].microbatches for run in (first, second)),
+        ),
+        ("samples of a step", (samples(first), samples(second))),
+        ("parameters' dtypes", tuple(_dtypes(run, layout.START, layout.UPDATED) for run in (first, second))),
+        ("outputs' dtypes", tuple(_dtypes(run, layout.OUTPUT) for run in (first, second))),
+        ("learning rates", _rates(first, second)),
+        ("perturbed, in units in the last place", (mine.perturbed, other.perturbed)),
+    ):
+        if values[0] != values[1]:
+            found.append(Setting(name=name, first=str(values[0]), second=str(values[1])))
+    return [*found, *_modules(first, second, names), *_ranks(first), *_ranks(second)]
+
+
+def samples(run: Run) -> int:
+    """The samples of the first step, of all data-parallel ranks."""
+    step = run.steps[0]
+    copies = run.environment.world_size // max(1, run.environment.data_ranks)
+    return sum(rank.steps[step].samples for rank in run.ranks) // max(1, copies)
+
+
+def _dtypes(run: Run, *kinds: str) -> str:
+    return ", ".join(sorted({one.dtype for one in run.ranks[0].tensors.values() if one.kind in kinds}))
+
+
+def _rates(first: Run, second: Run) -> tuple[str, str]:
+    """The learning rates of the first step in which they differ."""
+    for step in sorted({*first.steps} & {*second.steps}):
+        rates = [run.ranks[0].steps[step].rates for run in (first, second)]
+        if rates[0] != rates[1]:
+            one, two = (", ".join(f"{rate:g}" for rate in each) for each in rates)
+            return f"{one} in step {step}", f"{two} in step {step}"
+    return "", ""
+
+
+def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
+    """The modules of other arguments, such as another epsilon. Those of one class are alike by the dozen."""
+    other = {module.path: module for module in second.environment.modules}
+    found = []
+    for module in first.environment.modules:
+        match = other.get(renamed(module.path, names))
+        if match and match.kind == module.kind and match.arguments != module.arguments:
+            name = f"{module.path or 'the model'} ({module.kind})"
+            found.append(Setting(name=name, first=module.arguments, second=match.arguments))
+    if len(found) <= MOST_MODULES:
+        return found
+    rest = f"{len(found) - MOST_MODULES} more modules"
+    return [*found[:MOST_MODULES], Setting(name=rest, first="...", second="...")]
+
+
+def _ranks(run: Run) -> list[Setting]:
+    """Settings in which the ranks of one run differ. Seeds may."""
+    usual = run.environment.settings
+    return [
+        Setting(
+            name=f"{name} in {run.name}",
+            first=f"rank 0: {value}",
+            second=f"rank {rank.environment.rank}: {own}",
+        )
+        for name, value in usual.items()
+        for rank in run.ranks
+        if name != "seed"
+        and not name.startswith("$")
+        and (own := rank.environment.settings.get(name, "")) != value
+    ]
+
+
+def different_data(first: Run, second: Run, step: int, names: Mapping[str, str]) -> tuple[Place, str] | None:
+    """The first input that differs in a step, and in which way; None where none does."""
+    mine, other = first.digests(step), second.digests(step)
+    for name, digest in mine.items():
+        match = other.get(renamed(name, names))
+        if match is None:
+            continue
+        if digest == match:
+            if _another_order(first, second, step, name, renamed(name, names)):
+                place = Place(step=step, kind=DATA, owner=name)
+                return (
+                    place,
+                    "the same samples in another order over the batch, the ranks or the micro-batches",
+                )
+            continue
+        shifted = digest[1] == match[2] or digest[2] == match[1]
+        words = "the same numbers shifted by one position" if shifted else "other samples"
+        return Place(step=step, kind=DATA, owner=name), words
+    return None
+
+
+def _another_order(first: Run, second: Run, step: int, name: str, other: str) -> bool:
+    key, match = ((layout.INPUT, one, "") for one in (name, other))
+    mine, theirs = first.whole(step).get(key), second.whole(step).get(match)
+    if not mine or not theirs or mine.shape != theirs.shape:
+        return False
+    off = float(((mine.sketch - theirs.sketch) ** 2).sum() ** 0.5)
+    return off > SAME_ORDER * max(mine.norm, theirs.norm)

@@ -1,0 +1,115 @@
+"""A comparison of two runs in words: the verdict in a sentence, and the lines for a terminal."""
+
+import math
+from collections.abc import Iterator
+
+from difftest.runs.comparison import DATA, EQUAL, Comparison, Place
+
+STAGES = {
+    "start": "before the first step",
+    "output": "forward",
+    "loss": "forward",
+    "output gradient": "backward",
+    "gradient": "backward",
+    "updated": "update",
+    DATA: "data",
+}
+"""The stage of a step to which each kind of tensor belongs."""
+
+
+def verdict(found: Comparison) -> str:
+    """The result in a sentence or two."""
+    first, second = found.names
+    if found.first:
+        return f"{first} and {second} differ from step {found.first.step} on, first in {found.first.tensor}."
+    if found.verdict != EQUAL:
+        why = (
+            "nothing in them corresponds"
+            if found.horizon is None
+            else "rounding alone parts them from the start"
+        )
+        return f"{first} and {second} cannot be compared: {why}."
+    if (until := found.horizon) is not None:
+        return (
+            f"{first} and {second} are equal within rounding up to step {until}. From there on rounding "
+            "alone parts them, and they can no longer be compared."
+        )
+    return f"{first} and {second} are equal within rounding in all {found.steps} steps."
+
+
+def evidence(found: Comparison) -> str:
+    """What the verdict rests on."""
+    compared = f"{found.compared:,} tensors compared"
+    if found.measured:
+        farthest = f", the farthest of those that agree {found.greatest:.2g} x the rounding noise off"
+        return compared + (farthest if found.compared else "") + ". The noise was measured."
+    return (
+        f"{compared}. The rounding noise was not measured: there is only a bound, which small faults stay "
+        "below. Repeat a run with difftest.record(..., perturb=1) and give it with --noise."
+    )
+
+
+def place(one: Place, *, measured: bool = True) -> str:
+    """The first place that differs: step, stage, tensor, and by how much of the noise or of its bound."""
+    parts = [f"step {one.step}, {STAGES[one.kind]}: {one.tensor}"]
+    if one.difference:
+        share = f" ({one.difference / one.norm:.1e} of its norm)" if one.norm else ""
+        off = (
+            f"off by {one.difference:.3g}{share}"
+            if math.isfinite(one.difference)
+            else "not finite in one run"
+        )
+        times = f", {one.ratio:.2g} x" if math.isfinite(one.ratio) and one.ratio else ""
+        unit = " the rounding noise" if measured else " the bound of rounding"
+        parts.append(off + times + (unit if times else ""))
+    if one.share:
+        parts.append(one.share)
+    return "; ".join(parts)
+
+
+def follows(found: Comparison) -> str:
+    """What differs in that step by kind; empty if nothing does but data."""
+    names = {
+        "start": "parameters before the first step",
+        "output": "outputs",
+        "output gradient": "gradients of outputs",
+        "gradient": "gradients of parameters",
+        "updated": "updated parameters",
+    }
+    counts = [f"{names[kind]}: {count}" for kind, count in found.wrong.items()]
+    return f"differing in that step: {', '.join(counts)}" if counts else ""
+
+
+def lines(found: Comparison) -> Iterator[str]:
+    """The comparison for a terminal: what differs around the runs, the verdict, the place, the hints."""
+    if found.settings:
+        yield from table(found)
+        yield ""
+    yield verdict(found)
+    if found.first:
+        yield f"  {place(found.first, measured=found.measured)}"
+        if found.first.before:
+            yield f"  still equal before it: {found.first.before}"
+        if rest := follows(found):
+            yield f"  {rest}"
+    yield from (f"  hint: {hint}" for hint in found.hints)
+    if not (found.first and found.first.kind == DATA):
+        yield evidence(found)
+    for reason, count in found.skipped.items():
+        yield f"{count:,} tensors were not compared: {reason}."
+    yield from found.notes
+
+
+def table(found: Comparison) -> Iterator[str]:
+    """What differs between the runs besides their numbers, in three columns."""
+    rows = [("", *found.names), *((one.name, one.first, one.second) for one in found.settings)]
+    cut = [tuple(_cut(text) for text in row) for row in rows]
+    widths = [max(len(row[column]) for row in cut) for column in range(3)]
+    for row in cut:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cut(text: str, most: int = 48) -> str:
+    """A text that fits a column."""
+    flat = " ".join(text.split()) or "-"
+    return flat if len(flat) <= most else flat[: most - 3] + "..."

@@ -1,0 +1,175 @@
+"""Hooks on the modules of a model that is training: inputs, every module's output, and its gradient.
+
+A module that is computed again in the backward pass (activation checkpointing) is not recorded again. Inside
+of what `torch.compile` compiles nothing is recorded, since additional results would change what is compiled.
+"""
+
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from difftest.runs import layout
+from workers.runs.collecting import DIGEST, LOSS, Collected, counted, digest
+
+WRAPPERS = re.compile(
+    r"(?:^|(?<=\.))(?:_orig_mod|module|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?:\.|$)"
+)
+"""The parts of names that wrappers add."""
+
+MOST_LEAVES = 4
+"""How many tensors of a module's output are recorded."""
+
+
+def path_of(name: str) -> str:
+    """A module's or parameter's name without the parts that wrappers add."""
+    return WRAPPERS.sub("", name).rstrip(".")
+
+
+def in_backward() -> bool:
+    """Whether autograd is running the backward pass in this thread."""
+    return torch._C._current_graph_task_id() != -1  # noqa: SLF001  no public equivalent
+
+
+def leaves(value: object, place: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors in what a module takes or gives, with their places; one alone has no name."""
+    if isinstance(value, Tensor):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{place}.{key}")
+    elif isinstance(value, (tuple, list)):
+        for index, inner in enumerate(value):
+            yield from leaves(inner, f"{place}.{index}" if len(value) > 1 else place)
+
+
+def measured(tensor: Tensor) -> bool:
+    """Whether a tensor is sketched: one of numbers that has dims."""
+    return tensor.dim() > 0 and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+
+class Watch:
+    """Records while `active` is true. `began` is called before the first forward pass of training."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        collected: Collected,
+        patterns: Sequence[str],
+        began: Callable[[], None],
+        factor: float,
+    ) -> None:
+        self.active = False
+        self.microbatch, self.samples = -1, 0
+        self._collected, self._began, self._factor = collected, began, factor
+        self._inside = False
+        self._calls: Counter[str] = Counter()
+        self._rows: frozenset[int] = frozenset()
+        self._late: set[tuple[str, str]] = set()
+        self._handles = [
+            model.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True),
+            model.register_forward_hook(self._leave, always_call=True),
+        ]
+        for path, module in named(model).items():
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
+                self._handles.append(module.register_forward_hook(partial(self._output, path), prepend=True))
+
+    def remove(self) -> None:
+        """Takes the hooks off the model."""
+        for handle in self._handles:
+            handle.remove()
+
+    def reset(self, *, active: bool) -> None:
+        """Begins a step, which is recorded if `active`."""
+        self.active, self.microbatch, self.samples = active, -1, 0
+        self._late.clear()
+
+    def _enter(self, module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
+            return
+        self._began()
+        self._inside, self.microbatch = True, self.microbatch + 1
+        self._calls.clear()
+        if self.active:
+            self._inputs([*leaves(arguments), *leaves(keywords)])
+
+    def _inputs(self, given: Sequence[tuple[str, Tensor]]) -> None:
+        tensors = [(place or ".0", tensor) for place, tensor in given if tensor.dim()]
+        if not tensors:
+            return
+        shape = tensors[0][1].shape
+        self.samples += shape[0]
+        sizes = (torch.Size(shape[:dims]).numel() for dims in range(1, len(shape) + 1))
+        self._rows = frozenset(sizes)
+        for place, tensor in tensors:
+            name = place.removeprefix(".")
+            if shape[0] and tensor.shape[0] == shape[0]:
+                local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+                self._collected.add_numbers(DIGEST, name, local, digest)
+                self._collected.add(layout.INPUT, name, tensor, batched=True, microbatch=self.microbatch)
+
+    def _leave(self, _module: nn.Module, _arguments: object, output: object) -> None:
+        if torch.compiler.is_compiling() or not self._inside:
+            return
+        self._inside = False
+        if not self.active:
+            return
+        for _, tensor in leaves(output):
+            if not tensor.dim() and tensor.dtype.is_floating_point:
+                self._collected.add_numbers(LOSS, "", tensor, counted)
+                break
+
+    def _output(self, path: str, _module: nn.Module, _arguments: object, output: object) -> None:
+        if torch.compiler.is_compiling() or not self.active:
+            return
+        again = in_backward()
+        if not (self._inside or again) or (again and not self._late):
+            return
+        call = 0 if again else self._calls[path]
+        self._calls[path] += not again
+        for place, tensor in list(leaves(output))[:MOST_LEAVES]:
+            if measured(tensor):
+                self._tensor(path, place + (f"#{call}" if call else ""), tensor, again=again)
+
+    def _tensor(self, path: str, place: str, tensor: Tensor, *, again: bool) -> None:
+        batched = tensor.shape[0] in self._rows
+        if not again and (batched or self.microbatch == 0):
+            self._collected.add(
+                layout.OUTPUT, path, tensor, place=place, batched=batched, microbatch=self.microbatch
+            )
+        if tensor.requires_grad and (not again or (path, place) in self._late):
+            self._late.discard((path, place))
+            tensor.register_hook(partial(self._gradient, path, place, self.microbatch, batched))
+        elif not again:  # reentrant checkpointing gives the gradient when it computes the module again
+            self._late.add((path, place))
+
+    def _gradient(self, path: str, place: str, microbatch: int, batched: bool, gradient: Tensor) -> None:  # noqa: FBT001
+        """Records a gradient. Returns nothing, since a hook's result would replace the gradient."""
+        batch = self._collected.batch
+        share = None
+        if not batched and batch.ranks > 1 and not hasattr(gradient, "to_local"):
+            words = f"the share of data-parallel rank {batch.rank} of {batch.ranks}"
+            share = layout.Piece(name=f"p{batch.rank}/{batch.ranks}", words=words)
+        self._collected.add(
+            layout.OUTPUT_GRADIENT,
+            path,
+            gradient,
+            place=place,
+            batched=batched,
+            microbatch=microbatch,
+            factor=self._factor,
+            share=share,
+        )
+
+
+def named(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules by path; of a module and its wrappers the outermost."""
+    modules: dict[str, nn.Module] = {}
+    for name, module in model.named_modules():
+        modules.setdefault(path_of(name), module)
+    return modules

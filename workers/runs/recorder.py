@@ -1,0 +1,214 @@
+"""`difftest.record`: records a training in the user's own script, without changing a number of it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from difftest.errors import UsageError
+from difftest.runs import layout
+from difftest.runs.comparison import Place
+from workers.runs.checking import State, check
+from workers.runs.collecting import DIGEST, LOSS, Collected, counted, finite, hashes
+from workers.runs.environment import averages, data_parallel, environment, world
+from workers.runs.hooks import Watch, path_of
+from workers.runs.perturbing import Noise
+from workers.runs.placing import Batch
+from workers.runs.writing import Writer
+
+
+def record(  # noqa: PLR0913  what a user may want to choose
+    model: nn.Module,
+    optimizer: Any = None,  # noqa: ANN401  torch's, accelerate's, or several of them
+    *,
+    out: Path | str,
+    every: int = 1,
+    modules: str | Sequence[str] = "*",
+    whole: str | Sequence[str] = (),
+    data_ranks: tuple[int, int] | None = None,
+    perturb: float = 0.0,
+    seed: int = 0,
+) -> "Recorder":
+    """Records a training into the folder `out`, every rank into files of its own.
+
+    Call it after the model is wrapped (DDP, FSDP2, tensor parallel, `torch.compile`) and before the first
+    step; then call `Recorder.step` once after each step. `every` records each Nth step. `modules` and `whole`
+    are patterns such as `layers.*.attn`: whose outputs are recorded, and which modules' and parameters'
+    tensors are kept whole too. `data_ranks` is this rank's index among the ranks that cut the batch, and
+    their number, where neither DDP nor FSDP says it. `perturb` adds noise of so many units in the last place,
+    which changes the run: it shows what rounding may do. `seed` is that of the noise.
+
+    `UsageError` for wrong arguments, and where the folder has a run already.
+    """
+    if every < 1:
+        msg = f"every is {every}; the least is 1"
+        raise UsageError(msg)
+    if perturb < 0:
+        msg = f"perturb is {perturb}; the least is 0"
+        raise UsageError(msg)
+    optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    return Recorder(
+        model,
+        [_innermost(one) for one in optimizers if one is not None],
+        Path(out),
+        every=every,
+        modules=_patterns(modules),
+        whole=_patterns(whole),
+        batch=Batch(*data_ranks) if data_ranks else data_parallel(model),
+        perturb=perturb,
+        seed=seed,
+    )
+
+
+def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _innermost(optimizer: Any) -> Any:  # noqa: ANN401
+    """The torch optimizer in wrappers such as accelerate's."""
+    while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = inner
+    return optimizer
+
+
+class Recorder:
+    """A recording that goes on. `with` closes it; `step` ends a step of the training."""
+
+    def __init__(  # noqa: PLR0913  those of `record`
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Any],
+        folder: Path,
+        *,
+        every: int,
+        modules: Sequence[str],
+        whole: Sequence[str],
+        batch: Batch,
+        perturb: float,
+        seed: int,
+    ) -> None:
+        self.folder, self.rank = folder, world()[0]
+        self._model, self._optimizers, self._every = model, optimizers, every
+        self._step, self._calls, self._begun = 0, 0, False
+        self._collected = Collected(batch=batch, whole=whole)
+        about = environment(model, optimizers, batch, perturbed=perturb, every=every)
+        self._writer = Writer(folder, about)
+        factor = 1 / batch.ranks if averages(model) else 1.0
+        self._watch = Watch(model, self._collected, modules, self._begin, factor)
+        self._noise = Noise(perturb, seed, self._where) if perturb else None
+        self._handles = self._noise.hook(model) if self._noise else []
+        for optimizer in optimizers:
+            self._handles += [
+                optimizer.register_step_pre_hook(self._before_update),
+                optimizer.register_step_post_hook(self._after_update),
+            ]
+        self._watch.reset(active=True)
+
+    def step(self, loss: Tensor | float | None = None) -> None:
+        """Ends a step. `loss` is this rank's; without it, a loss that the model returns is recorded."""
+        if self._watch.active:
+            if loss is not None:
+                value = loss if isinstance(loss, Tensor) else torch.tensor(float(loss))
+                self._collected.add_numbers(LOSS, "given", value, counted)
+            if not self._optimizers:
+                self._parameters(layout.GRADIENT)
+                self._parameters(layout.UPDATED)
+            self._write()
+        self._step += 1
+        self._calls = 0
+        self._watch.reset(active=self._step % self._every == 0)
+
+    def close(self) -> None:
+        """Ends the recording, and takes its hooks off the model."""
+        self._watch.remove()
+        for handle in self._handles:
+            handle.remove()
+        self._writer.close()
+
+    def check_step(self, step: Callable[[], object]) -> tuple[Place, ...]:
+        """Runs `step` twice from the same state and compares every tensor bit for bit: silent corruption.
+
+        `step` does what a step of the script does, on one batch: forward, backward and the optimizer's step,
+        and does not call the recorder. All ranks call this. Returns the tensors that differ on any rank, in
+        the order of computation; none if the step is repeatable. The training goes on after one step, which
+        `Recorder.step` then ends as usual.
+        """
+        self._begin()
+        before, self._collected.kept = self._collected.kept, []
+        where, state = (self._step, self.rank), State(self._model, self._optimizers)
+
+        def once() -> None:
+            self._calls = 0
+            step()
+
+        places = check(state, self._collected, self._watch, once, where)
+        self._collected.kept = [*before, *self._collected.kept]
+        return places
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _where(self) -> tuple[int, int, int]:
+        return self._step, max(0, self._watch.microbatch), 0
+
+    def _begin(self) -> None:
+        """What the first forward pass begins with: the parameters as they are."""
+        if self._begun:
+            return
+        self._begun = True
+        if self._noise:
+            self._noise.on_parameters("parameter", list(self._model.named_parameters()))
+        self._parameters(layout.START)
+
+    def _before_update(self, *_: object) -> None:
+        self._begin()
+        if self._noise:
+            gradients = [(name, p.grad) for name, p in self._model.named_parameters() if p.grad is not None]
+            self._noise.on_parameters("gradient", gradients)
+        if self._watch.active:
+            self._parameters(layout.GRADIENT)
+
+    def _after_update(self, *_: object) -> None:
+        if self._watch.active:
+            self._parameters(layout.UPDATED)
+        self._calls += 1
+
+    def _parameters(self, kind: str) -> None:
+        """Adds every parameter, or its gradient. A script may update several times a step."""
+        place = f"#{self._calls}" if self._calls else ""
+        for name, parameter in self._model.named_parameters():
+            tensor = parameter.grad if kind == layout.GRADIENT else parameter
+            if tensor is not None:
+                self._collected.add(kind, path_of(name), tensor, place=place)
+
+    def _write(self) -> None:
+        rows, losses, digests = [], {}, {}
+        for about, row in self._collected.take():
+            if about.kind == LOSS:
+                losses[about.owner] = float(row[0] / row[1])
+            elif about.kind == DIGEST:
+                digests[about.owner] = hashes(row)
+            else:
+                rows.append((about, row))
+        loss = losses.get("given", losses.get(""))
+        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        step = layout.Step(
+            step=self._step,
+            row=0,
+            tensors=(),
+            loss=None if loss is None else finite(loss),
+            rates=tuple(dict.fromkeys(float(group["lr"]) for group in groups if "lr" in group)),
+            microbatches=self._watch.microbatch + 1,
+            samples=self._watch.samples,
+            digests=digests,
+        )
+        self._writer.write(step, rows)
+        self._writer.write_arrays(self._step, self._collected.take_arrays())
