@@ -1,8 +1,8 @@
 """difftest: the same training configuration on CUDA and on XLA, and where they part.
 
 `difftest.run`, `difftest.load` and the errors that they raise are the Python API (`difftest.api`).
-`difftest.record` records a user's own training, and `difftest.compare` compares two such runs. Each is imported
-when it is first used.
+`difftest.record` records a user's own training, and `difftest.compare` compares two such runs. Each is
+imported when it is first used.
 """
 
 from importlib import import_module
