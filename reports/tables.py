@@ -18,7 +18,7 @@ from difftest.judge.stage import STAGES
 from difftest.records.comparisons import Comparisons, Counts
 from difftest.records.completeness import why
 from difftest.records.finding import Finding
-from difftest.records.lacks import Row, SupportTable
+from difftest.records.lacks import LackRow, SupportTable
 from reports.frame import Mask, Table
 
 VERDICTS = ("agree", "diverge", "inconclusive")
@@ -202,7 +202,7 @@ def compared(comparisons: Comparisons) -> Section:
 def support(lacks: SupportTable) -> pd.DataFrame:
     """What backends lack, a row for each operator and backend, with the number of programs."""
     rows = [row._asdict() | {"dtypes": ", ".join(row.dtypes)} for row in lacks.rows()]
-    return pd.DataFrame(rows, columns=list(Row._fields)).astype({"programs": "int64"})
+    return pd.DataFrame(rows, columns=list(LackRow._fields)).astype({"programs": "int64"})
 
 
 def sections(t: Table) -> tuple[Section, ...]:

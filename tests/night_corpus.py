@@ -283,7 +283,7 @@ def _program(case: Case, index: int, backend: str) -> Observation:
     return replace(line, covered=covered)
 
 
-def _modules(number: int) -> tuple[table.Entry, ...]:
+def _modules(number: int) -> tuple[table.OperatorEntry, ...]:
     return table.modules()[number % 9 :: 9]
 
 

@@ -21,7 +21,7 @@ from difftest.judge.events import Events
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.reached import Reached
 from difftest.records.columns import Columns
-from difftest.records.coverage import Cell, Coverage
+from difftest.records.coverage import ComparedWay, Coverage
 from difftest.records.covered import Covered
 from difftest.records.observation import read_observation
 from difftest.records.reachable import reachable
@@ -175,10 +175,10 @@ def counted() -> Coverage:
 def test_operators_are_counted_by_direction_cut_dtype_regime_and_side() -> None:
     coverage = counted()
     assert coverage.cells["forward"] == {
-        Cell("add", "even", "float32", "normal", "torch"): 2,
-        Cell("mul", "even", "float32", "normal", "torch"): 2,
-        Cell("neg", "whole", "float32", "normal", "torch"): 2,
-        Cell("add", "uneven", "bfloat16", "ties", "xla"): 1,
+        ComparedWay("add", "even", "float32", "normal", "torch"): 2,
+        ComparedWay("mul", "even", "float32", "normal", "torch"): 2,
+        ComparedWay("neg", "whole", "float32", "normal", "torch"): 2,
+        ComparedWay("add", "uneven", "bfloat16", "ties", "xla"): 1,
     }
     assert coverage.names("forward", "torch") == {"add", "mul", "neg"}
     assert coverage.names("forward", "torch", sharded=True) == {"add", "mul"}

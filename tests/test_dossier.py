@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax
 from difftest.commands.service.scripts import ScriptRun, compiled_hlo
-from difftest.findings.faults import Fault, read_faults
+from difftest.findings.faults import KnownFault, read_faults
 from reports.draft.draft import MOST_TITLE
 from tools import dossier, fault_draft, releases
 
-FAULT = Fault(
+FAULT = KnownFault(
     name="cached_celu_on_xla",
     title="`celu` keeps its first `alpha`",
     package="torch_xla",
@@ -155,7 +155,7 @@ def test_a_fault_of_xla_needs_jaxlib_or_torch_xla(
     ],
 )
 def test_the_kind_of_a_fault_says_what_it_means_for_training(kind: str, words: str) -> None:
-    assert fault_draft.impact(Fault(name="", title="", package="XLA", kind=kind)).startswith(words)
+    assert fault_draft.impact(KnownFault(name="", title="", package="XLA", kind=kind)).startswith(words)
 
 
 @pytest.mark.long

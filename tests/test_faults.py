@@ -13,7 +13,7 @@ from difftest.commands.service.known_script import raises_of, script_of
 from difftest.commands.service.scripts import ScriptRun, run_script
 from difftest.errors import UsageError
 from difftest.findings import faults
-from difftest.findings.faults import KNOWN, Fault, fixed_in, known, read_faults, read_origins
+from difftest.findings.faults import KNOWN, KnownFault, fixed_in, known, read_faults, read_origins
 from difftest.findings.ledger import entries, read_ledger
 from difftest.records import former_names
 from difftest.records.finding import State
@@ -27,9 +27,9 @@ MOST_LINES = 60
 OURS = ("difftest", "generators", "workers", "reports")
 
 
-def a_fault(name: str = "s", **changes: object) -> Fault:
+def a_fault(name: str = "s", **changes: object) -> KnownFault:
     return msgspec.convert(
-        {"name": name, "title": "t", "package": "torch", "kind": "crash", **changes}, type=Fault
+        {"name": name, "title": "t", "package": "torch", "kind": "crash", **changes}, type=KnownFault
     )
 
 

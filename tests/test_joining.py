@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor  # noqa: E402
 
 from workers.torch import joining, rules  # noqa: E402
-from workers.torch.joining import Place  # noqa: E402
+from workers.torch.joining import RankPlace  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def alone() -> Iterator[None]:
 
 
 def join(mesh: Mesh, folder: Path, name: str) -> DeviceMesh:
-    place = Place(rank=0, mesh=mesh, device=torch.device("cpu"), transport="gloo")
+    place = RankPlace(rank=0, mesh=mesh, device=torch.device("cpu"), transport="gloo")
     return joining.join(place, f"file://{folder / name}", {})
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from difftest.errors import InfrastructureError, UsageError
 from workers.isolate import limits, processes
-from workers.isolate.limits import Limits, Watch
+from workers.isolate.limits import LimitWatch, RunLimits
 from workers.isolate.ranks import Ranks
 
 HOLDS = "held = bytearray(256 * 2**20); print(len(held), flush=True); input()"
@@ -41,7 +41,7 @@ def holding(*programs: str) -> Iterator[list[int]]:
 @pytest.mark.long
 def test_the_memory_of_all_processes_of_a_run_is_limited_together(tmp_path: Path) -> None:
     with holding(HOLDS, HOLDS) as pids:
-        watch = Watch(Limits(memory=400 * 2**20), [tmp_path])
+        watch = LimitWatch(RunLimits(memory=400 * 2**20), [tmp_path])
         excess = watch.excess(dict(zip(pids, (0, 1), strict=True)))
         one_alone = watch.excess({pids[1]: 1})
     assert excess
@@ -54,8 +54,8 @@ def test_memory_that_processes_share_counts_once_and_that_of_children_counts(tmp
     with holding(SHARES) as (pid,):
         assert len(processes.with_children([pid])) == 2
         assert sum(map(processes.resident, processes.with_children([pid]))) > 512 * 2**20
-        assert Watch(Limits(memory=400 * 2**20), [tmp_path]).excess({pid: 0}) is None
-        assert Watch(Limits(memory=200 * 2**20), [tmp_path]).excess({pid: 0})
+        assert LimitWatch(RunLimits(memory=400 * 2**20), [tmp_path]).excess({pid: 0}) is None
+        assert LimitWatch(RunLimits(memory=200 * 2**20), [tmp_path]).excess({pid: 0})
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_a_rank_that_the_kernel_killed_for_memory_is_told_from_one_killed_by_a_p
 
 def test_a_process_beyond_its_memory_limit_is_reported_with_its_rank(tmp_path: Path) -> None:
     with holding(HOLDS) as (pid,):
-        excess = Watch(Limits(memory=2**27), [tmp_path]).excess({pid: 3})
-        roomy = Watch(Limits(memory=2**30), [tmp_path]).excess({pid: 3})
+        excess = LimitWatch(RunLimits(memory=2**27), [tmp_path]).excess({pid: 3})
+        roomy = LimitWatch(RunLimits(memory=2**30), [tmp_path]).excess({pid: 3})
     assert excess
     assert (excess.rank, excess.kind) == (3, "memory limit")
     assert "allowed: 0.125 GiB" in excess.message
@@ -114,14 +114,14 @@ def test_a_process_beyond_its_memory_limit_is_reported_with_its_rank(tmp_path: P
 def test_an_ended_process_uses_no_memory(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert Watch(Limits(memory=0), [tmp_path]).excess({process.pid: 0}) is None
+    assert LimitWatch(RunLimits(memory=0), [tmp_path]).excess({process.pid: 0}) is None
 
 
 def test_output_is_counted_over_all_files_and_the_largest_is_named(tmp_path: Path) -> None:
     (tmp_path / "rank0.err").write_bytes(b"." * 600)
     (tmp_path / "rank12.npz").write_bytes(b"." * 700)
-    assert Watch(Limits(output=1300), [tmp_path]).excess({}) is None
-    excess = Watch(Limits(output=1299), [tmp_path]).excess({})
+    assert LimitWatch(RunLimits(output=1300), [tmp_path]).excess({}) is None
+    excess = LimitWatch(RunLimits(output=1299), [tmp_path]).excess({})
     assert excess
     assert (excess.rank, excess.kind) == (12, "output limit")
     assert "rank12.npz" in excess.message

@@ -12,7 +12,7 @@ from difftest.cases.case import Case  # noqa: E402
 from difftest.cases.options import Spelling  # noqa: E402
 from generators.cases import case_at  # noqa: E402
 from generators.operators.schedule import BLOCK  # noqa: E402
-from generators.operators.table import Entry, usable  # noqa: E402
+from generators.operators.table import OperatorEntry, usable  # noqa: E402
 from tools.operators.execute import gradients, run  # noqa: E402
 from workers.training.build import build  # noqa: E402
 from workers.training.dtypes import Dtypes, default_dtype  # noqa: E402
@@ -25,7 +25,7 @@ ONE_IN = 8
 CHAINS = 60
 
 
-def chosen() -> list[Entry]:
+def chosen() -> list[OperatorEntry]:
     """One in `ONE_IN` entries, the same ones on every machine."""
     return [entry for entry in usable() if hashlib.sha256(entry.name.encode()).digest()[0] % ONE_IN == 0]
 

@@ -15,7 +15,7 @@ from difftest.cases.layout import Mesh, Shard
 from difftest.cases.model import Model
 from generators.operators import chains
 from generators.operators.singles import singles
-from generators.operators.table import OWN, Entry, all_modules, entries, header, operators, usable
+from generators.operators.table import OWN, OperatorEntry, all_modules, entries, header, operators, usable
 from generators.operators.undefined import undefined
 from generators.operators.variants import with_out
 
@@ -47,7 +47,7 @@ def test_every_sample_is_a_valid_operator() -> None:
     assert not invalid
 
 
-def what_is_invalid(entry: Entry) -> Iterator[str]:
+def what_is_invalid(entry: OperatorEntry) -> Iterator[str]:
     """Yield what is wrong with an entry's samples and with its arguments that torch rejects."""
     for index, sample in enumerate(entry.samples):
         for form in (entry.form, *sample.forms):
@@ -83,7 +83,7 @@ def test_every_operand_is_sharded_along_each_of_its_dims(mesh: Mesh) -> None:
     assert not {name: dims for name, dims in uncut.items() if dims}
 
 
-def operand_dims(entry: Entry) -> set[tuple[str, int]]:
+def operand_dims(entry: OperatorEntry) -> set[tuple[str, int]]:
     """Return every dim of every operand of an entry, with the operand's name."""
     return {
         (name, dim)
@@ -267,4 +267,4 @@ def test_most_of_the_database_is_usable() -> None:
 
 
 def test_an_entry_refuses_unknown_fields() -> None:
-    assert Entry.__struct_config__.forbid_unknown_fields
+    assert OperatorEntry.__struct_config__.forbid_unknown_fields

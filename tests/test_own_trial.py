@@ -13,7 +13,7 @@ from difftest.cases.numbers import IGNORE_INDEX
 from difftest.errors import UsageError
 from workers.own import masks
 from workers.own.rows import Rows, rows_of
-from workers.own.trial import ROWS, Batch, Trial
+from workers.own.trial import ROWS, Trial, TrialBatch
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def trial_of(
     )
     chosen = torch.randn(ROWS, WIDTH) if targets is None else targets
     kind: Any = "own" if "loss" in functions else "mse" if targets is None else "cross_entropy"
-    return Trial(source, Code(forward), Batch({"0": inputs}, chosen), kind)
+    return Trial(source, Code(forward), TrialBatch({"0": inputs}, chosen), kind)
 
 
 def scaled_by_a_number(x: Tensor, _: Any) -> Tensor:  # noqa: ANN401

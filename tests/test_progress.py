@@ -10,16 +10,16 @@ import pytest
 
 from workers.deadlines import longest_seconds
 from workers.isolate import processes
-from workers.isolate.progress import Progress, Sample, busy_seconds, own_seconds
+from workers.isolate.progress import ProgressSample, RunProgress, busy_seconds, own_seconds
 
 DEADLINE = 3.0
 RANKS = (11, 12)
 
 
-def samples(cpu: float, waited: float, seconds: float, *, stages: bool = False) -> Iterable[Sample]:
+def samples(cpu: float, waited: float, seconds: float, *, stages: bool = False) -> Iterable[ProgressSample]:
     """A sample every quarter of a second; rank 12 uses `cpu` and waits for `waited` CPUs, rank 11 sleeps."""
     for quarter in range(1, int(seconds * 4) + 1):
-        yield Sample(
+        yield ProgressSample(
             time=quarter / 4,
             cpu={11: 0.01, 12: cpu * quarter / 4},
             waited={11: 0.0, 12: waited * quarter / 4},
@@ -31,8 +31,8 @@ def after(
     *, cpu: float = 0.0, waited: float = 0.0, seconds: float = longest_seconds(DEADLINE), stages: bool = False
 ) -> tuple[str | None, str | None, float]:
     """Why the run hangs, why it is overdue, and when that was noticed."""
-    first = Sample(time=0.0, cpu=dict.fromkeys(RANKS, 0.0), waited=dict.fromkeys(RANKS, 0.0), place=0)
-    progress, sample = Progress(DEADLINE, first), first
+    first = ProgressSample(time=0.0, cpu=dict.fromkeys(RANKS, 0.0), waited=dict.fromkeys(RANKS, 0.0), place=0)
+    progress, sample = RunProgress(DEADLINE, first), first
     for sample in samples(cpu, waited, seconds, stages=stages):
         progress.take(sample)
         if progress.hang or progress.overdue:

@@ -10,12 +10,12 @@ from difftest.commands import bisect, compare, record, selftest
 from difftest.commands.service.request import CASES, CampaignRequest, Request
 
 REQUESTS = {
-    "bisect": bisect.Request,
+    "bisect": bisect.BisectRequest,
     "compare": compare.CompareRequest,
     "nightly": CampaignRequest,
-    "record": record.Request,
+    "record": record.RecordRequest,
     "run": CampaignRequest,
-    "selftest": selftest.Request,
+    "selftest": selftest.SelftestRequest,
 }
 LONG_RUNS = {"steps", "convergence"}
 BESIDE = {"bisect": {"target"}, "nightly": {"day"} | LONG_RUNS, "record": LONG_RUNS, "run": LONG_RUNS}

@@ -31,7 +31,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[
 
 from workers.faults import VARIABLE, all_faults  # noqa: E402
 from workers.isolate import failures, run_folder, sandbox  # noqa: E402
-from workers.isolate.limits import Limits  # noqa: E402
+from workers.isolate.limits import RunLimits  # noqa: E402
 from workers.isolate.messages import Gone, OfRun  # noqa: E402
 from workers.isolate.ranks import Ranks  # noqa: E402
 
@@ -157,14 +157,14 @@ def test_a_rank_killed_from_outside_is_an_infrastructure_error(
 
 
 def test_a_rank_above_the_memory_limit_is_ended_and_recorded() -> None:
-    failure = sandbox.run(small_case(), DDP, allowed=Limits(memory=2**25))
+    failure = sandbox.run(small_case(), DDP, allowed=RunLimits(memory=2**25))
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "memory limit")
     assert re.match(r"the rank held 0\.\d+ GiB of memory; allowed: 0\.0312 GiB", failure.message)
 
 
 def test_a_run_above_the_output_limit_is_ended_and_recorded() -> None:
-    failure = sandbox.run(small_case(), DDP, allowed=Limits(output=8), options={VARIABLE: "hang"})
+    failure = sandbox.run(small_case(), DDP, allowed=RunLimits(output=8), options={VARIABLE: "hang"})
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "output limit")
     assert failure.environment["torch"] == torch.__version__
@@ -175,7 +175,7 @@ def test_a_rank_that_is_forked_after_its_run_has_ended_is_ended_too(
 ) -> None:
     """The first look at this run is after one answer of the zygote, and finds more memory than is allowed."""
     monkeypatch.setattr(sandbox, "own_folder", lambda _: contextlib.nullcontext(tmp_path))  # stays
-    failure = sandbox.run(small_case(), DDP, allowed=Limits(memory=1), options={VARIABLE: "hang"})
+    failure = sandbox.run(small_case(), DDP, allowed=RunLimits(memory=1), options={VARIABLE: "hang"})
     assert isinstance(failure, Failure)
     assert failure.kind == "memory limit"
     monkeypatch.undo()

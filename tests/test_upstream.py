@@ -11,7 +11,7 @@ from tpu_made import PYTHON
 from warm_python import WarmPython, warm_python
 
 from difftest import made_environments
-from difftest.findings.faults import NEWEST, Fault, read_faults
+from difftest.findings.faults import NEWEST, KnownFault, read_faults
 from tools import releases
 
 RAISES = {
@@ -102,7 +102,7 @@ def require_fault(script: Path, status: int, output: str) -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", IN_NEWEST, ids=lambda fault: fault.name)
-def test_the_newest_torch_still_has_the_fault(fault: Fault) -> None:
+def test_the_newest_torch_still_has_the_fault(fault: KnownFault) -> None:
     """If this fails: `python tools/releases.py newest --package torch --write` says so in the list."""
     status, output = with_newest_torch(fault.script)
     if releases.NEEDS_GPU in output:

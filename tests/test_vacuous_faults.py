@@ -16,7 +16,7 @@ from difftest.cases.case import Case, Training
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
-from difftest.selftest.green import CONTROL, Ending, green_summary
+from difftest.selftest.green import CONTROL, CampaignEnding, green_summary
 from difftest.selftest.rates import passed
 from workers import faults
 from workers.cluster.environments import Environment
@@ -30,8 +30,8 @@ LEAST = 12
 """The issue asks for at least so many faults."""
 
 
-def ending(fault: str, status: int) -> Ending:
-    return Ending(fault=fault, about="", sides=(), status=status, reason="")
+def ending(fault: str, status: int) -> CampaignEnding:
+    return CampaignEnding(fault=fault, about="", sides=(), status=status, reason="")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def ending(fault: str, status: int) -> Ending:
     ids=["all noticed", "one unnoticed", "nothing ends in green"],
 )
 def test_the_self_test_fails_where_a_fault_ends_in_green_or_nothing_does(
-    endings: list[Ending], wrong: list[str]
+    endings: list[CampaignEnding], wrong: list[str]
 ) -> None:
     summary = green_summary(endings)
     assert summary["wrong"] == wrong

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from difftest import made_environments  # noqa: E402  found on the path above
 from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
 from difftest.commands.service.scripts import compiled_hlo, run_script  # noqa: E402
-from difftest.findings.faults import Fault, read_faults  # noqa: E402
+from difftest.findings.faults import KnownFault, read_faults  # noqa: E402
 from tools.fault_draft import Shown, draft  # noqa: E402
 from tools.releases import prepared, version  # noqa: E402
 
@@ -54,7 +54,7 @@ def main(folder: Path, environment: str | None, packages: tuple[str, ...], only:
         click.echo(f"{'written' if shown else 'not shown here'}: {file.name}")
 
 
-def runnable(fault: Fault, python: str) -> list[Script]:
+def runnable(fault: KnownFault, python: str) -> list[Script]:
     """The fault's scripts whose packages an environment has: that with jaxlib alone first.
 
     Maintainers of XLA need no torch_xla for that.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from difftest.commands.service.known_script import KnownScript, script_of
-from difftest.findings.faults import NEWEST, Fault, fixed_in
+from difftest.findings.faults import NEWEST, KnownFault, fixed_in
 from reports.draft.draft import render
 
 IMPACTS = {
@@ -83,7 +83,7 @@ class FaultDraft:
         return f"{self.expected[:1].upper()}{self.expected[1:]}."
 
 
-def draft(fault: Fault, shown: Shown) -> str:
+def draft(fault: KnownFault, shown: Shown) -> str:
     """The draft of a fault for its tracker; its first line says so where it should not be posted."""
     content = FaultDraft(
         title=title(fault),
@@ -98,7 +98,7 @@ def draft(fault: Fault, shown: Shown) -> str:
     return "\n".join((*notices(fault), render(content, TRACKERS.get(fault.package, "openxla"))))
 
 
-def topic(fault: Fault) -> str:
+def topic(fault: KnownFault) -> str:
     """What the fault is about, as its tracker calls it: DTensor, SPMD, torch itself, or nothing of these."""
     script = script_of(fault).text
     if fault.package == "torch":
@@ -106,24 +106,24 @@ def topic(fault: Fault) -> str:
     return "SPMD" if "use_spmd" in script else ""
 
 
-def title(fault: Fault) -> str:
+def title(fault: KnownFault) -> str:
     """The fault's title, which begins with its topic where that is not in the words."""
     return fault.title[:1].upper() + fault.title[1:]
 
 
-def happens(fault: Fault, shown: Shown) -> str:
+def happens(fault: KnownFault, shown: Shown) -> str:
     """What happens, in a sentence with the versions."""
     used = " and ".join(f"{name} {release}" for name, release in shown.versions.items() if release)
     about = {"DTensor": " on DTensors", "SPMD": " under SPMD"}.get(topic(fault), "")
     return f"With {used}{about if fault.what != fault.title else ''}, {fault.what}."
 
 
-def impact(fault: Fault) -> str:
+def impact(fault: KnownFault) -> str:
     """What the fault means for a training run."""
     return next(words for kind, words in IMPACTS.items() if kind in fault.kind)
 
 
-def expected(fault: Fault, shown: Shown) -> str:
+def expected(fault: KnownFault, shown: Shown) -> str:
     """What is expected instead, as the end of a sentence."""
     if fault.expected:
         return fault.expected
@@ -132,7 +132,7 @@ def expected(fault: Fault, shown: Shown) -> str:
     return next((words for kind, words in EXPECTED.items() if kind in fault.kind), usual)
 
 
-def notices(fault: Fault) -> tuple[str, ...]:
+def notices(fault: KnownFault) -> tuple[str, ...]:
     """Why the draft should not be posted as it stands; empty where nothing is known against it."""
     newest = fixed_in(fault.upstream[-1])
     reported = f"> Reported already: {fault.issue}. Add to that instead of posting this.\n"
@@ -140,7 +140,7 @@ def notices(fault: Fault) -> tuple[str, ...]:
     return (*([reported] if fault.issue else []), *([fixed] if newest else []))
 
 
-def versions(fault: Fault, shown: Shown) -> list[str]:
+def versions(fault: KnownFault, shown: Shown) -> list[str]:
     """The packages of the run, the platform, and the releases in which the fault was tried."""
     releases = dict(fault.releases) | {f"jaxlib {name}": state for name, state in fault.jaxlib.items()}
     tried = ", ".join(f"{name} {state}" for name, state in releases.items())

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from difftest.findings.faults import Fault, read_faults  # noqa: E402  found on the path above
+from difftest.findings.faults import KnownFault, read_faults  # noqa: E402  found on the path above
 from difftest.findings.ledger import entries  # noqa: E402
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
 from tools.explained import explained  # noqa: E402
@@ -40,7 +40,7 @@ def main(out: Path) -> None:
     )
 
 
-def _table(faults: Sequence[Fault], shown: dict[str, dt.datetime]) -> Iterator[str]:
+def _table(faults: Sequence[KnownFault], shown: dict[str, dt.datetime]) -> Iterator[str]:
     yield "| package | faults | shown again | silent | of these shown again |\n|---|---|---|---|---|"
     packages = [*dict.fromkeys(fault.package for fault in faults)]
     for name, chosen in [("all", packages), *((one, [one]) for one in packages)]:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from difftest import made_environments  # noqa: E402  found on the path above
 from difftest.commands.service.known_script import script_of, script_on_jax  # noqa: E402
 from difftest.commands.service.scripts import TRACEBACK, ScriptRun, run_script  # noqa: E402
-from difftest.findings.faults import KNOWN, Fault, age, read_faults  # noqa: E402
+from difftest.findings.faults import KNOWN, KnownFault, age, read_faults  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def main(environment: str | None, packages: tuple[str, ...], only: str, *, write
                 save(after)
 
 
-def on_its_package(python: str, fault: Fault) -> Fault:
+def on_its_package(python: str, fault: KnownFault) -> KnownFault:
     """The fault with what its script says in an environment; the same where that lacks its package."""
     if not (release := prepared(python, fault)):
         return fault
@@ -72,7 +72,7 @@ def on_its_package(python: str, fault: Fault) -> Fault:
     return after
 
 
-def prepared(python: str, fault: Fault) -> str:
+def prepared(python: str, fault: KnownFault) -> str:
     """The release of the fault's package in an environment, in which its script can run from now on.
 
     Empty where the environment lacks the package.
@@ -83,7 +83,7 @@ def prepared(python: str, fault: Fault) -> str:
     return release
 
 
-def on_jaxlib(python: str, fault: Fault) -> Fault:
+def on_jaxlib(python: str, fault: KnownFault) -> KnownFault:
     """The fault of XLA with what its script for jaxlib says; the same without such a script, or jaxlib."""
     release = version(python, "jaxlib")
     script = script_on_jax(fault)
@@ -108,7 +108,7 @@ def stand_in(python: str) -> str:
     return done.stdout.strip()
 
 
-def answered(fault: Fault, release: str, run: ScriptRun) -> Fault:
+def answered(fault: KnownFault, release: str, run: ScriptRun) -> KnownFault:
     """The fault with what a run of its script said of `release`, which comes last."""
     notes = {name: old for name, old in fault.notes.items() if name != release}
     said = state(run, by_exception=bool(fault.raises))
@@ -141,7 +141,7 @@ WRITTEN = ("releases", "notes", "jaxlib")
 """What `save` replaces in a file; the rest of it stays as it was written."""
 
 
-def save(fault: Fault) -> None:
+def save(fault: KnownFault) -> None:
     """Writes what was said of the releases into the file of a fault."""
     file = KNOWN / f"{fault.name}.toml"
     lines = [line for line in file.read_text().splitlines() if line.partition(" = ")[0] not in WRITTEN]

@@ -42,7 +42,7 @@ CONCLUSIVE = ("came", "went")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BisectRequest:
     """What the command was given; the fields are its options."""
 
     package: str
@@ -108,7 +108,7 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
     every environment. A reproducer that difftest did not write and run for you is run only if you agree. A
     script of your own must exit with status 0 where the fault is present and 1 where it is absent.
     """
-    request = Request(**options)
+    request = BisectRequest(**options)
     text, extra = read_script(target, trust=request.trust)
     environments = _environments(request, extra)
 
@@ -130,7 +130,7 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
     return int(result.verdict not in CONCLUSIVE)
 
 
-def _environments(request: Request, extra: tuple[str, ...]) -> Environments:
+def _environments(request: BisectRequest, extra: tuple[str, ...]) -> Environments:
     """The environments of the package's versions; those with `extra` requirements are kept apart."""
     companions = (*(request.companions or COMPANIONS.get(request.package, ())), *extra)
     home = request.environments or state_folder(HOME)

@@ -21,7 +21,7 @@ KINDS = {
 GROUP = Group.ASK
 
 
-class Kind(click.Choice[str]):
+class PluginKind(click.Choice[str]):
     """One of `KINDS`; a mistyped one is answered with the nearest."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -32,7 +32,7 @@ class Kind(click.Choice[str]):
 
 
 @click.command("list")
-@click.argument("kind", type=Kind(tuple(KINDS)))
+@click.argument("kind", type=PluginKind(tuple(KINDS)))
 @json_option
 def command(kind: str, *, as_json: bool) -> None:
     """List the backends, paths, checks or formats, with what each is for."""

@@ -39,7 +39,7 @@ from difftest.records.completeness import described, lines, shortfalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RecordRequest:
     """What the command was given: CASE files, or else the cases to generate; empty `paths` mean all."""
 
     files: tuple[Path, ...]
@@ -104,7 +104,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     from workers.backends import candidates
 
     options["model"] = take_model(options)
-    request = Request(**options)
+    request = RecordRequest(**options)
     backends = candidates(request.backends)
     who = [(name, one.SIDE, one.FRAMEWORK) for name, one in backends.items()]
     recording = Recording(Recorder(request.folder, who), backends, request.workers)
@@ -121,7 +121,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     return 0
 
 
-def _cases(request: Request) -> Iterator[tuple[int, Case]]:
+def _cases(request: RecordRequest) -> Iterator[tuple[int, Case]]:
     if request.files:
         return (
             (index, check_runnable(read_case(file), trust=request.trust))
@@ -133,7 +133,7 @@ def _cases(request: Request) -> Iterator[tuple[int, Case]]:
     return ((index, drawing.case(index)) for index in drawing.numbers(request.cases))
 
 
-def _print(request: Request, recording: Recording, incomplete: list[str]) -> None:
+def _print(request: RecordRequest, recording: Recording, incomplete: list[str]) -> None:
     """Prints what the bundle holds, and what it lacks."""
     cases, runs = recording.cases, recording.runs
     if request.as_json:

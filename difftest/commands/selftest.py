@@ -60,7 +60,7 @@ NULL_DEADLINES = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SelftestRequest:
     """What the command was given; `defects` are comma-separated, empty for all.
 
     `part` is None for the planted defects and the null campaign, whose cases are on `paths`, by default on
@@ -138,7 +138,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
     Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
     """
-    request = Request(**options)
+    request = SelftestRequest(**options)
     try:
         result, stopped = _measure(request)
     except StoppedError as stop:
@@ -156,7 +156,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     return int(not passed(result))
 
 
-def _measure(request: Request) -> tuple[dict[str, Any], StoppedError | None]:
+def _measure(request: SelftestRequest) -> tuple[dict[str, Any], StoppedError | None]:
     """The JSON object of the requested parts, and what ended the null campaign early."""
     from workers.backends import candidates
     from workers.deadlines import DEADLINE_SECONDS
@@ -204,7 +204,7 @@ def _green(cluster: Cluster, faults: list["VacuousFault"]) -> dict[str, Any]:
     return green_summary(endings)
 
 
-def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
+def _planting(request: SelftestRequest, cluster: Cluster, deadline: float) -> Planting:
     most = request.cases or PLANTED_CASES
     return Planting(
         backends=cluster.backends,
@@ -215,7 +215,7 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
     )
 
 
-def _null(request: Request, cluster: Cluster) -> tuple[dict[str, Any], StoppedError | None]:
+def _null(request: SelftestRequest, cluster: Cluster) -> tuple[dict[str, Any], StoppedError | None]:
     """The null campaign's entries of the JSON object, of the cases that had been checked when it stopped."""
     backends = {name: cluster.backends[name] for name in request.backends} or cluster.backends
     campaign = NullCampaign(

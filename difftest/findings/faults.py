@@ -41,7 +41,7 @@ LOUD = ("exception", "crash", "not supported", "capability")
 """Words of kinds that nobody overlooks."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FaultOrigin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that showed faults: `what` was run or read, and when; `record` is the commit that says so."""
 
     name: str
@@ -55,7 +55,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     case: str
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault of `package`; `name` is that of its files.
 
     `title` is written as a tracker's: "DTensor: `mse_loss` of uneven rows is NaN". `expected` is what
@@ -134,45 +134,45 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class _Origins(msgspec.Struct, forbid_unknown_fields=True):
-    origin: tuple[Origin, ...]
+    origin: tuple[FaultOrigin, ...]
 
 
-def known(folder: Path = KNOWN) -> tuple[Fault, ...]:
+def known(folder: Path = KNOWN) -> tuple[KnownFault, ...]:
     """All faults of a folder, by name; `UsageError` naming the file that cannot be read."""
     return _own() if folder == KNOWN else _of_folder(folder)
 
 
 @lru_cache  # a command and its reports read the same files, which takes 0.1 s
-def _own() -> tuple[Fault, ...]:
+def _own() -> tuple[KnownFault, ...]:
     return _of_folder(KNOWN)
 
 
-def _of_folder(folder: Path) -> tuple[Fault, ...]:
+def _of_folder(folder: Path) -> tuple[KnownFault, ...]:
     return tuple(_read(file) for file in sorted(folder.glob("*.toml")))
 
 
-def _read(file: Path) -> Fault:
+def _read(file: Path) -> KnownFault:
     try:
         text = read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()
-        return msgspec.convert({**tomllib.loads(text), "name": file.stem}, type=Fault)
+        return msgspec.convert({**tomllib.loads(text), "name": file.stem}, type=KnownFault)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         msg = f"{file}: {error}"
         raise UsageError(msg) from error
 
 
 @lru_cache
-def read_faults() -> tuple[Fault, ...]:
+def read_faults() -> tuple[KnownFault, ...]:
     """The faults that have a script, by name."""
     return tuple(fault for fault in known() if fault.script.is_file())
 
 
 @lru_cache
-def read_origins() -> tuple[Origin, ...]:
+def read_origins() -> tuple[FaultOrigin, ...]:
     """What showed the faults, in the order of the file, which is that of time."""
     return msgspec.convert(tomllib.loads(ORIGINS_FILE.read_text()), type=_Origins).origin
 
 
-def _named(upstream: str) -> list[Fault]:
+def _named(upstream: str) -> list[KnownFault]:
     """The faults that findings call `upstream`: several may share an issue."""
     return [fault for fault in read_faults() if upstream in fault.upstream]
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.findings.faults import Fault, known
+from difftest.findings.faults import KnownFault, known
 
 
 class KnownCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ def known_cases() -> tuple[Case, ...]:
     return tuple(sorted(every.values(), key=_place))
 
 
-def read_known_cases(faults: tuple[Fault, ...] | None = None) -> tuple[KnownCase, ...]:
+def read_known_cases(faults: tuple[KnownFault, ...] | None = None) -> tuple[KnownCase, ...]:
     """The cases of `faults`, by default of all that are known, in the order of their names."""
     return tuple(
         KnownCase(name=fault.name, json=example.case)

@@ -21,7 +21,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.resets import resets
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
-from difftest.findings.faults import KNOWN, Fault, known
+from difftest.findings.faults import KNOWN, KnownFault, known
 from difftest.judge import predictions
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
@@ -225,7 +225,7 @@ def _of_faults(folder: Path) -> Ledger:
     return Ledger(entries=tuple(entry for _, entry in pairs))
 
 
-def entries(fault: Fault) -> tuple[Entry, ...]:
+def entries(fault: KnownFault) -> tuple[Entry, ...]:
     """What the file of a fault says of the divergences that show it."""
     usual: dict[str, Any] = {"upstream": fault.known_as, "reason": fault.reason or fault.what}
     usual |= {"expires": fault.expires} if fault.expires else {}

@@ -35,7 +35,7 @@ COUNTED = (*GROUPED, "schema", MEASUREMENTS, f"{MEASUREMENTS}.ratio", f"{MEASURE
 """The columns of lines that `Comparisons.add_columns` needs."""
 
 
-class Place(NamedTuple):
+class CountedFor(NamedTuple):
     """What a comparison is counted for."""
 
     side: str
@@ -144,17 +144,17 @@ class Comparisons:
     error.
     """
 
-    places: dict[Place, Counts] = field(default_factory=dict)
+    places: dict[CountedFor, Counts] = field(default_factory=dict)
     ratios: list[float] = field(default_factory=list)
 
     def expect(self, side: str, backend: str) -> None:
         """Makes a backend one of those that are counted, so that it is there even if it has no line."""
-        self.places.setdefault(Place(side, backend), Counts())
+        self.places.setdefault(CountedFor(side, backend), Counts())
 
     def add(self, observation: Observation) -> None:
         """Counts one line of a campaign; the oracle's are no comparisons."""
         if (verdict := observation.verdict) != ORACLE:
-            place = Place(observation.side, observation.backend, observation.path)
+            place = CountedFor(observation.side, observation.backend, observation.path)
             ended = Ended(
                 verdict,
                 observation.outcome.status,
@@ -180,7 +180,7 @@ class Comparisons:
                 shown = msgspec.json.decode(fingerprints, type=tuple[str, ...])
                 lacking = msgspec.json.decode(lacks, type=tuple[Lack, ...])
                 ended = Ended(verdict, status, kind or in_short(reason), shown, lacking, canary)
-                self.places.setdefault(Place(side, backend, path), Counts()).add(backend, ended, lines)
+                self.places.setdefault(CountedFor(side, backend, path), Counts()).add(backend, ended, lines)
         watched = columns.texts("verdict").among({AGREE}) & (columns.numbers("schema") >= CANARIES_SINCE)
         self.ratios += _greatest(columns, chosen & watched)
 
@@ -213,7 +213,7 @@ class Comparisons:
         """The counts by backend, of one side or of all."""
         return self._by(lambda place: place.backend if side in {None, place.side} else "")
 
-    def _by(self, key: Callable[[Place], str]) -> dict[str, Counts]:
+    def _by(self, key: Callable[[CountedFor], str]) -> dict[str, Counts]:
         """The counts summed by what `key` makes of their places, sorted; without those where it is empty."""
         totals: dict[str, Counts] = {}
         for place in sorted(self.places):

@@ -40,7 +40,7 @@ class Place(NamedTuple):
     side: str
 
 
-class Cell(NamedTuple):
+class ComparedWay(NamedTuple):
     """A way in which an operator was compared; `evenness` is how its operands were cut."""
 
     operator: str
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
     side: str
 
 
-class Part(NamedTuple):
+class CoveredPart(NamedTuple):
     """A building block, a feature or an option of training on one side; `kind` says which of them it is."""
 
     kind: str
@@ -67,11 +67,13 @@ class Coverage:
     hide.
     """
 
-    cells: dict[What, Counter[Cell]] = field(default_factory=lambda: {what: Counter() for what in WHAT})
+    cells: dict[What, Counter[ComparedWay]] = field(
+        default_factory=lambda: {what: Counter() for what in WHAT}
+    )
     rules: Counter[str] = field(default_factory=Counter)
     lowered: Counter[str] = field(default_factory=Counter)
     kernels: Counter[str] = field(default_factory=Counter)
-    parts: Counter[Part] = field(default_factory=Counter)
+    parts: Counter[CoveredPart] = field(default_factory=Counter)
     ruled_by: set[str] = field(default_factory=set)
     lowered_by: set[str] = field(default_factory=set)
     blind: BlindShares = field(default_factory=BlindShares)
@@ -155,11 +157,11 @@ class Coverage:
 
     def _count_parts(self, names: Mapping[str, Names], side: str, lines: int = 1) -> None:
         for kind, own in names.items():
-            self.parts.update({Part(kind, name, side): lines for name in own})
+            self.parts.update({CoveredPart(kind, name, side): lines for name in own})
 
     def _count(self, what: What, names: ByEvenness, place: Place, lines: int = 1) -> None:
         for evenness, own in names.items():
-            self.cells[what].update({Cell(name, evenness, *place): lines for name in own})
+            self.cells[what].update({ComparedWay(name, evenness, *place): lines for name in own})
 
 
 def together(coverages: Iterable[Coverage]) -> Coverage:

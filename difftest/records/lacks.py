@@ -21,7 +21,7 @@ COUNTED = ("backend", "dtype", "lacks")
 """The columns of lines that `SupportTable.add_columns` needs."""
 
 
-class Row(NamedTuple):
+class LackRow(NamedTuple):
     """What a backend lacks for an operator, and for how many programs of which dtypes.
 
     `operator` is empty where chains did not say which of theirs it was; their rows are by overload then.
@@ -76,14 +76,14 @@ class SupportTable:
             own.lacks |= counted.lacks
             own.dtypes.update(counted.dtypes)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[LackRow]:
         """A row for each operator and backend, sorted."""
         for (operator, backend, _), counted in sorted(self.counted.items(), key=itemgetter(0)):
             reasons, overloads = (
                 sorted({getattr(lack, name) for lack in counted.lacks} - {""})
                 for name in ("reason", "overload")
             )
-            yield Row(
+            yield LackRow(
                 operator,
                 backend,
                 "; ".join(reasons),

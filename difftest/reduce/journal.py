@@ -14,7 +14,7 @@ from difftest.records.corpus import DAMAGED
 from difftest.records.disk import append, move_aside, whole_lines
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a case, by its id, shows what is being reduced."""
 
     case: str
@@ -47,7 +47,7 @@ class Journal:
         with self._lock:
             self._results[case] = shows
             if self._file:
-                append(self._file, msgspec.json.encode(Entry(case=case, shows=shows)) + b"\n")
+                append(self._file, msgspec.json.encode(JournalEntry(case=case, shows=shows)) + b"\n")
 
     def close(self) -> None:
         """Deletes the file: the reduction is complete."""
@@ -59,7 +59,7 @@ def _read(file: Path) -> Iterator[tuple[str, bool]]:
     """All complete lines, none if there is no file; a killed process may leave an incomplete last one."""
     try:
         for line in whole_lines(file):
-            entry = msgspec.json.decode(line, type=Entry)
+            entry = msgspec.json.decode(line, type=JournalEntry)
             yield entry.case, entry.shows
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         msg = f"{file} is no journal of a reduction: {error}"

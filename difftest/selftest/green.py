@@ -9,7 +9,7 @@ CONTROL = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class CampaignEnding:
     """How a campaign with a vacuous fault ended: the exit status of `difftest run`, and its reason.
 
     `sides` are those that the fault was planted into. `seconds` is the wall time.
@@ -28,7 +28,7 @@ class Ending:
         return (self.status == 0) == (self.fault == CONTROL)
 
 
-def green_summary(endings: Sequence[Ending]) -> dict[str, Any]:
+def green_summary(endings: Sequence[CampaignEnding]) -> dict[str, Any]:
     """How many of the faults were noticed, and every campaign by itself, the one without a fault first."""
     planted = [ending for ending in endings if ending.fault != CONTROL]
     return {

@@ -1,7 +1,7 @@
 """The building blocks of real models, a file each: their sizes and options, and the tensors that follow.
 
-To add a block, add a file here that satisfies `Block`, and one of the same name in `workers.training.blocks`
-that builds it; there is no list to extend.
+To add a block, add a file here that satisfies `DrawnBlock`, and one of the same name in
+`workers.training.blocks` that builds it; there is no list to extend.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Declared:
     cuts: Mapping[str, Dims] = field(default_factory=dict)
 
 
-class Block(Protocol):
+class DrawnBlock(Protocol):
     """What a file in this folder declares."""
 
     WEIGHT: int
@@ -50,9 +50,9 @@ class Block(Protocol):
         """What the block with these arguments owns, takes and gives."""
 
 
-def load(name: str) -> Block:
+def load(name: str) -> DrawnBlock:
     """The block called `name`; `UsageError` when there is none."""
-    block: Block = plugins.load(__name__, name)
+    block: DrawnBlock = plugins.load(__name__, name)
     return block
 
 

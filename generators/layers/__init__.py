@@ -43,7 +43,7 @@ class Block:
     needs_sequence: bool = False
 
 
-class Kind(Protocol):
+class DrawnKind(Protocol):
     """What a file in this folder declares."""
 
     BLOCKS: tuple[Block, ...]
@@ -62,9 +62,9 @@ class Kind(Protocol):
         """
 
 
-def load(name: str) -> Kind:
+def load(name: str) -> DrawnKind:
     """What is declared of the kind called `name`; `UsageError` when there is none."""
-    kind: Kind = plugins.load(__name__, name)
+    kind: DrawnKind = plugins.load(__name__, name)
     return kind
 
 

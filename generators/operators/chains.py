@@ -24,7 +24,7 @@ from difftest.cases.layers.operator import (
     Reference,
 )
 from generators.chances import equally, sometimes, weighted
-from generators.operators.table import Entry, Sample, entries, usable
+from generators.operators.table import OperatorEntry, Sample, entries, usable
 from generators.operators.undefined import documented
 
 UNARY = ("neg", "sin", "tanh", "sigmoid", "abs", "exp", "nn.functional.relu", "clone", "square", "contiguous")
@@ -36,8 +36,8 @@ UPDATES = ("add", "mul", "sub", "neg", "sin", "tanh")
 VIEWS = ("transpose", "unsqueeze", "flatten", "narrow", "select")
 
 Shape: TypeAlias = tuple[int, ...]
-Start: TypeAlias = tuple[Entry, Sample]
-Place: TypeAlias = tuple[Entry, Sample, str]
+Start: TypeAlias = tuple[OperatorEntry, Sample]
+Place: TypeAlias = tuple[OperatorEntry, Sample, str]
 """An operand of a sample that an earlier result can stand for."""
 
 
@@ -144,7 +144,7 @@ def _add_plain(
 
 
 def _binary(
-    entry: Entry,
+    entry: OperatorEntry,
     first: Reference,
     second: Reference,
     operands: Mapping[str, Operand],
@@ -221,7 +221,7 @@ def _followed() -> Iterator[Start]:
                 yield entry, sample
 
 
-def _is_plain(entry: Entry) -> bool:
+def _is_plain(entry: OperatorEntry) -> bool:
     """Whether its result is defined for all values, equal ones too, or else a program says so."""
     gap = documented(entry.name)
     return gap is None or gap[0] == "drawn"

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 from difftest.cases.layout import Mesh
 from generators.layouts import require_ranks
 from generators.operators.singles import Single, first_singles, singles
-from generators.operators.table import Entry, modules, usable
+from generators.operators.table import OperatorEntry, modules, usable
 
 Scheduled: TypeAlias = Literal["operators", "modules"]
 
@@ -33,14 +33,14 @@ MESHES = (PAIR, GRID, PAIR, Mesh((("tp", 4),)), PAIR, Mesh((("dp", 1),)))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScheduledPlace:
     """What is at an index: its mesh, and the operator; None for a chain."""
 
     mesh: Mesh
     single: Single | None
 
 
-def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "operators") -> Place:
+def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "operators") -> ScheduledPlace:
     """What the schedule of `seed` has at `index`; that of modules has no chains, and enumerates anew."""
     order = _order(seed, kind)
     blocks = -(-len(order) // BLOCK) + (CHAIN_BLOCKS if kind == "operators" else 0)
@@ -50,17 +50,17 @@ def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "o
     turn = (seed + block) % len(own_meshes)
     mesh = own_meshes[(turn + visit) % len(own_meshes)]
     if position >= len(order) and kind == "operators":
-        return Place(mesh, None)
+        return ScheduledPlace(mesh, None)
     position %= len(order)
     first = first_singles(order[position].name, mesh)
     if visit < len(first):
-        return Place(mesh, first[visit])
+        return ScheduledPlace(mesh, first[visit])
     own = singles(order[position].name, mesh)
     rounds = range(len(first), visit)
     number = sum(own_meshes[(turn + before) % len(own_meshes)] == mesh for before in rounds)
     rotated = number + own_meshes.index(mesh) * STRIDE + _beginning(seed, order[position].name)
     left = number < len(own) or kind == "modules"
-    return Place(mesh, own[rotated % len(own)] if left else None)
+    return ScheduledPlace(mesh, own[rotated % len(own)] if left else None)
 
 
 def _beginning(seed: int, name: str) -> int:
@@ -80,7 +80,7 @@ def meshes(max_world_size: int) -> tuple[Mesh, ...]:
 
 
 @functools.lru_cache(maxsize=4)
-def _order(seed: int, kind: Scheduled) -> tuple[Entry, ...]:
+def _order(seed: int, kind: Scheduled) -> tuple[OperatorEntry, ...]:
     """The operators, or the modules, in the order of a seed."""
     digest = hashlib.sha256(f"{kind} {seed}".encode()).digest()
     own = list(usable() if kind == "operators" else modules())

@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import FLOATS, Form, Items, Memory, Operand, OperandType, Operator
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, replicated
-from generators.operators.table import Entry, Sample, entries
+from generators.operators.table import OperatorEntry, Sample, entries
 from generators.operators.variants import indexed, remembered, retyped, with_out, without_gradients
 
 REGIMES: tuple[Regime, ...] = (
@@ -76,7 +76,7 @@ def first_singles(name: str, mesh: Mesh) -> tuple[Single, ...]:
     return (*cut, *inferred, Single(plain, _placed(plain, {}, mesh)))
 
 
-def _of_most_tensors(entry: Entry) -> Sample:
+def _of_most_tensors(entry: OperatorEntry) -> Sample:
     """The sample with most operands; of several one without lists, which DTensor does not take as indices."""
     last_first = reversed(entry.samples)
     return max(
@@ -84,7 +84,7 @@ def _of_most_tensors(entry: Entry) -> Sample:
     )
 
 
-def _in_another_form(entry: Entry) -> tuple[Operator, Sample] | None:
+def _in_another_form(entry: OperatorEntry) -> tuple[Operator, Sample] | None:
     """A call of the entry that writes into a tensor, or is a method; and its sample."""
     for form, sample in itertools.product(FORMS, entry.samples):
         if form in sample.forms and (operator := _formed(entry, sample, form)):
@@ -155,7 +155,7 @@ def _cut(operand: Operand, dim: int, mesh: Mesh, *, together: bool) -> Placement
     return tuple(Shard(dim if together else (dim + axis) % dims) for axis in range(len(mesh.axes)))
 
 
-def _variants(entry: Entry, sample: Sample) -> Sequence[_Variant]:
+def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
     plain = entry.operator(sample, form=entry.form)
     forms = [_formed(entry, sample, form) for form in sample.forms]
     dtypes = [one for one in sample.dtypes if one in FLOATS]
@@ -180,7 +180,7 @@ def _variants(entry: Entry, sample: Sample) -> Sequence[_Variant]:
     ]
 
 
-def _formed(entry: Entry, sample: Sample, form: Form) -> Operator | None:
+def _formed(entry: OperatorEntry, sample: Sample, form: Form) -> Operator | None:
     operator = entry.operator(sample, form=form)
     return with_out(operator, sample.results) if form == "out" else operator
 

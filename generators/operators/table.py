@@ -32,7 +32,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entries: int
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SampleResult(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A result that a sample had on the CPU: its name, such as `output` or `output.0`, shape and dtype.
 
     The dtype is torch's name, or `float` where it is the case's.
@@ -66,7 +66,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gradient: bool = False
     refused: tuple[Regime, ...] = ()
     view: bool = False
-    results: tuple[Result, ...] = ()
+    results: tuple[SampleResult, ...] = ()
     made: Construction | None = None
 
     def called(self, name: str, call: str, form: Form) -> Operator:
@@ -76,7 +76,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return Module(**given, made=self.made) if self.made else Operator(**given)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class OperatorEntry(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """An operator: its name in the database, what is called in each form, and its samples.
 
     `errors` are samples that torch rejects. `excluded` is why there are no samples.
@@ -119,36 +121,36 @@ def header() -> Header:
 
 
 @functools.cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, OperatorEntry]:
     """Every operator and every module by name, in the order of the databases."""
     return {**operators(), **all_modules()}
 
 
 @functools.cache
-def usable() -> tuple[Entry, ...]:
+def usable() -> tuple[OperatorEntry, ...]:
     """The operators that have samples, in order."""
     return tuple(entry for entry in operators().values() if entry.samples)
 
 
 @functools.cache
-def modules() -> tuple[Entry, ...]:
+def modules() -> tuple[OperatorEntry, ...]:
     """The modules that have samples, in order."""
     return tuple(entry for entry in all_modules().values() if entry.samples)
 
 
-def operators() -> Mapping[str, Entry]:
+def operators() -> Mapping[str, OperatorEntry]:
     """Every operator by name, in the order of the database."""
     return _read(FILE)
 
 
-def all_modules() -> Mapping[str, Entry]:
+def all_modules() -> Mapping[str, OperatorEntry]:
     """Every module by name, in the order of the database."""
     return _read(MODULES_FILE)
 
 
 @functools.cache
-def _read(file: str) -> Mapping[str, Entry]:
-    decoder = msgspec.json.Decoder(Entry)
+def _read(file: str) -> Mapping[str, OperatorEntry]:
+    decoder = msgspec.json.Decoder(OperatorEntry)
     return {entry.name: entry for entry in map(decoder.decode, _lines(file)[1:])}
 
 

@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 
 from difftest.cases.layers.operator import FLOATS, Memory, Operand, OperandType, Operator, Reference
-from generators.operators.table import Result
+from generators.operators.table import SampleResult
 
 LEAST_ELEMENTS = 2
 INDICES = ("repeated", "negative")
@@ -41,7 +41,7 @@ def _retyped(operand: Operand, dtype: OperandType, integers: tuple[int, int]) ->
     )
 
 
-def with_out(operator: Operator, results: Sequence[Result]) -> Operator | None:
+def with_out(operator: Operator, results: Sequence[SampleResult]) -> Operator | None:
     """The operator with an operand `out` for its only result, without gradients.
 
     None if it has several, or one of a dtype that operands do not have, such as `complex64` or `uint64`.
@@ -97,7 +97,7 @@ def _indices(values: tuple[float, ...], kind: str) -> tuple[float, ...]:
     return tuple(ends[number % 2] for number in range(len(values)))
 
 
-def _out(result: Result) -> Operand:
+def _out(result: SampleResult) -> Operand:
     out = Operand(shape=result.shape, dtype=result.dtype, gradient=False)  # type: ignore[arg-type]
     if out.is_float:
         return out

@@ -26,7 +26,7 @@ LEAST_END = 1e3
 """That axis goes on to here at least."""
 
 
-class Line(NamedTuple):
+class CurveLine(NamedTuple):
     """One run: the class that draws it, its path in both drawings, and its words."""
 
     kind: str
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     words: str
 
 
-class Drawing(NamedTuple):
+class CurveDrawing(NamedTuple):
     """The curves of one case: the band of rounding, the reference, and the runs.
 
     `least` to `most` are the ends of the axis of losses, `farthest` is that of errors, `threshold` the height
@@ -44,7 +44,7 @@ class Drawing(NamedTuple):
 
     band: str
     reference: str
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     least: str
     most: str
     farthest: str
@@ -52,7 +52,7 @@ class Drawing(NamedTuple):
     steps: int
 
 
-def drawing(report: Report, curves: Sequence[Curve], chosen: str = "") -> Drawing | None:
+def drawing(report: Report, curves: Sequence[Curve], chosen: str = "") -> CurveDrawing | None:
     """The drawing of a case's curves, in which the backend `chosen` stands out.
 
     None without a reference, its noise, or a run beside it.
@@ -68,7 +68,7 @@ def drawing(report: Report, curves: Sequence[Curve], chosen: str = "") -> Drawin
     within = (min(max(error, LEAST_OFF), MOST_OFF) for each in errors for error in each)
     off = Scale([LEAST_OFF, LEAST_END, *within])
     lines = [
-        Line(
+        CurveLine(
             "chosen" if run.backend == chosen else run.side,
             path(scale, run.losses.values),
             path(off, each),
@@ -79,7 +79,7 @@ def drawing(report: Report, curves: Sequence[Curve], chosen: str = "") -> Drawin
     ]
     lines.sort(key=lambda line: line.kind == "chosen")
     band = path(scale, high) + path(scale, low, back=True) + "Z"
-    return Drawing(
+    return CurveDrawing(
         band=band,
         reference=path(scale, truth.values),
         lines=tuple(lines),
@@ -91,7 +91,7 @@ def drawing(report: Report, curves: Sequence[Curve], chosen: str = "") -> Drawin
     )
 
 
-def longest(report: Report) -> list[tuple[str, Drawing]]:
+def longest(report: Report) -> list[tuple[str, CurveDrawing]]:
     """The drawings of the longest cases that have one, each with the case in words."""
     runs = report.runs.drop_duplicates("case").set_index("case")
     drawn = []

@@ -70,7 +70,7 @@ def of_runs(report: Report) -> dict[str, Any]:
         "doubtful" if pd.isna(f) else "known" if f in explained else "unknown" for f in runs["fingerprint"]
     ]
     runs = runs.assign(kind=kinds, ratio=runs["run"].map(greatest))
-    scale = _Scale(max(greatest[greatest < MOST].tolist(), default=0.0))
+    scale = _RatioScale(max(greatest[greatest < MOST].tolist(), default=0.0))
     measured = [
         (report.spoken(str(backend)), each)
         for backend, each in runs.groupby("backend", observed=True)
@@ -85,7 +85,7 @@ def of_runs(report: Report) -> dict[str, Any]:
     }
 
 
-class _Scale:
+class _RatioScale:
     """A logarithmic axis from `LEAST` to the power of ten at or above the greatest finite error."""
 
     def __init__(self, most: float) -> None:
@@ -112,7 +112,7 @@ def _power(power: int) -> str:
     return f"{10.0**power:,g}" if power <= MOST_PLAIN else "10" + str(power).translate(SUPERSCRIPTS)
 
 
-def _strip(title: str, runs: pd.DataFrame, scale: _Scale, most: int) -> Strip:
+def _strip(title: str, runs: pd.DataFrame, scale: _RatioScale, most: int) -> Strip:
     """The strip of one backend, with at most so many marks that have words."""
     measured = runs[runs["ratio"].notna()]
     within = measured[measured["ratio"] <= THRESHOLD]
@@ -123,7 +123,7 @@ def _strip(title: str, runs: pd.DataFrame, scale: _Scale, most: int) -> Strip:
     return Strip(title, path, _marks(beyond, scale, most), _words(runs, len(measured), len(beyond)))
 
 
-def _marks(beyond: pd.DataFrame, scale: _Scale, most: int) -> tuple[Mark, ...]:
+def _marks(beyond: pd.DataFrame, scale: _RatioScale, most: int) -> tuple[Mark, ...]:
     """The marks of runs that are sorted by their error, in the order in which they are drawn.
 
     At most `most` have words: those that nobody has explained first, and then the greatest.

@@ -15,7 +15,7 @@ from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, R
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
-from reports.page.curves import Drawing, drawing
+from reports.page.curves import CurveDrawing, drawing
 from reports.page.grid import of_pieces
 from reports.report import Report
 
@@ -59,7 +59,7 @@ MOST_LAYERS = 8
 """How many kinds of layers of a model are named."""
 
 
-class Cell(NamedTuple):
+class OutcomeCell(NamedTuple):
     """One cell of the 2 x 2: the class that colours it, its sign and its words."""
 
     kind: str
@@ -182,14 +182,14 @@ def _changes(finding: Finding, kind: str) -> str:
     return "; ".join(name for name, text in finding.ablations.items() if text.startswith(kind))
 
 
-def _drawing(report: Report, finding: Finding) -> Drawing | None:
+def _drawing(report: Report, finding: Finding) -> CurveDrawing | None:
     """The loss curves of its case; None for a finding that is not about numbers."""
     if finding.divergence.ratio is None:
         return None
     return drawing(report, report.curves.get(finding.case, ()), finding.divergence.backend)
 
 
-def two_by_two(finding: Finding) -> dict[str, Cell]:
+def two_by_two(finding: Finding) -> dict[str, OutcomeCell]:
     """The cells of the 2 x 2 of sides and layouts by evidence name; empty where none of it was run."""
     if not any(name in finding.evidence for name in TWO_BY_TWO):
         return {}
@@ -201,9 +201,9 @@ def other_side(shown: Divergence) -> str:
     return "the xla side" if shown.side == "torch" else "the torch side"
 
 
-def _cell(words: str) -> Cell:
+def _cell(words: str) -> OutcomeCell:
     kind, sign = {"agrees": ("agree", "✓"), "diverges": ("diverge", "✗")}.get(words, ("none", "?"))
-    return Cell(kind, sign, words)
+    return OutcomeCell(kind, sign, words)
 
 
 def _links(finding: Finding, files: tuple[str, ...]) -> list[tuple[str, str]]:

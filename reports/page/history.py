@@ -32,7 +32,7 @@ COLUMNS = (
 """The columns of numbers with their meanings."""
 
 
-class Night(NamedTuple):
+class NightRow(NamedTuple):
     """One campaign: its name, when it began, and the numbers of `COLUMNS` with their lengths in percent."""
 
     campaign: str
@@ -41,7 +41,7 @@ class Night(NamedTuple):
     bars: tuple[float, ...]
 
 
-def nights(report: Report) -> list[Night]:
+def nights(report: Report) -> list[NightRow]:
     """The last campaigns, the last one first; the greatest number of a column has a bar of 100 %."""
     began = report.frame.began
     unknown = {cause.finding.fingerprint for cause in report.groups[Standing.UNKNOWN]}
@@ -61,7 +61,7 @@ def nights(report: Report) -> list[Night]:
         earlier |= shown
     most = [max((row[column] or 0 for row in rows), default=0) for column in range(len(COLUMNS))]
     each = [
-        Night(str(name), f"{at:%Y-%m-%d %H:%M}", *_shown(row, most))
+        NightRow(str(name), f"{at:%Y-%m-%d %H:%M}", *_shown(row, most))
         for (name, at), row in zip(began.items(), rows, strict=True)
     ]
     return each[::-1][:MOST_NIGHTS]

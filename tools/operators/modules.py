@@ -22,7 +22,7 @@ from torch.testing._internal.common_modules import ModuleInfo, module_db
 
 from difftest.cases.layers.module import Construction
 from generators.operators import table
-from generators.operators.table import Entry, Header, Sample
+from generators.operators.table import Header, OperatorEntry, Sample
 from tools.operators.choose import Encoded, chosen
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.execute import JOURNAL
@@ -52,7 +52,7 @@ def main() -> None:
         lines = list(pool.map(functools.partial(isolated, line_of), names))
     header = Header(torch=torch.__version__.partition("+")[0], entries=len(module_db))
     options.output.write_bytes(b"\n".join([msgspec.json.encode(header), *lines]) + b"\n")
-    entries = [msgspec.json.decode(line, type=Entry) for line in lines]
+    entries = [msgspec.json.decode(line, type=OperatorEntry) for line in lines]
     print(f"{sum(bool(entry.samples) for entry in entries)} of {len(entries)} modules are usable")
     for entry in entries:
         if entry.excluded:
@@ -65,10 +65,10 @@ def line_of(journal: Journal, name: str) -> bytes:
     return shortened(entry_of(name))
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> OperatorEntry:
     """The entry called `name`, with samples or the reason for its exclusion."""
     if reason := next((why for begins, why in EXCLUDED.items() if name.startswith(begins)), ""):
-        return Entry(name=name, excluded=reason)
+        return OperatorEntry(name=name, excluded=reason)
     info = next(one for one in module_db if one.name == name)
     print(name, file=sys.stderr, flush=True)
     torch.set_num_threads(1)
@@ -83,8 +83,8 @@ def entry_of(name: str) -> Entry:
         )
         samples += (sample for sample in own if sample not in samples)
     if not samples:
-        return Entry(name=name, excluded=str(reasons[0]) if reasons else "the database has no sample")
-    return Entry(name=name, calls=calls, samples=tuple(samples))
+        return OperatorEntry(name=name, excluded=str(reasons[0]) if reasons else "the database has no sample")
+    return OperatorEntry(name=name, calls=calls, samples=tuple(samples))
 
 
 def _samples(info: ModuleInfo, reasons: list[Exception], *, training: bool) -> Iterator[Encoded]:

@@ -12,7 +12,7 @@ from difftest.cases.case import DType, Regime
 from difftest.cases.layers.module import Module
 from difftest.cases.layers.operator import Form, Items, Operand, OperandType, Operator, Reference
 from generators.operators.singles import REGIMES, is_free
-from generators.operators.table import Result, Sample
+from generators.operators.table import Sample, SampleResult
 from generators.operators.variants import INDICES, indexed, retyped, with_out
 from tools.operators.choose import UnfitError
 from tools.operators.encode import NoDataError, literal
@@ -188,7 +188,7 @@ def _extended(
         sample,
         gradient=all(has for _, has in runs),
         view=operator.form != "inplace" and _is_view(runs[0][0]),
-        results=tuple(Result(own, tuple(one.shape), _name(one.dtype)) for own, one in results.items()),
+        results=tuple(SampleResult(own, tuple(one.shape), _name(one.dtype)) for own, one in results.items()),
         indices=tuple(_indices(operator)),
     )
     forms = tuple(form for form in [*calls][1:] if _same(name, calls, sample, form, results))

@@ -26,7 +26,7 @@ from torch.testing._internal.opinfo.core import UnaryUfuncInfo
 
 from difftest.cases.layers.operator import Form
 from generators.operators import table
-from generators.operators.table import Entry, Header, Sample
+from generators.operators.table import Header, OperatorEntry, Sample
 from tools.operators.calls import Call, NotRecordedError, called, method_name, name_of
 from tools.operators.choose import FEW_ELEMENTS, Encoded, UnfitError, chosen
 from tools.operators.encode import Encoder, NoDataError
@@ -63,7 +63,7 @@ def main() -> None:
         for name, line in zip(wanted, pool.map(functools.partial(isolated, line_of), wanted), strict=True):
             lines[name] = line
             _write(options.output, [lines[name] for name in names if name in lines])
-    _print_totals([msgspec.json.decode(line, type=Entry) for line in lines.values()])
+    _print_totals([msgspec.json.decode(line, type=OperatorEntry) for line in lines.values()])
 
 
 def _write(file: Path, lines: Sequence[bytes]) -> None:
@@ -75,7 +75,7 @@ def _write(file: Path, lines: Sequence[bytes]) -> None:
 def _read_lines(file: Path) -> dict[str, bytes]:
     """The lines of an earlier table by the entries' names."""
     lines = file.read_bytes().splitlines()[1:] if file.is_file() else []
-    return {msgspec.json.decode(line, type=Entry).name: line for line in lines}
+    return {msgspec.json.decode(line, type=OperatorEntry).name: line for line in lines}
 
 
 @functools.cache
@@ -90,17 +90,17 @@ def line_of(journal: Journal, name: str) -> bytes:
     return shortened(entry_of(name))
 
 
-def shortened(entry: Entry) -> bytes:
+def shortened(entry: OperatorEntry) -> bytes:
     """An entry as a line; literal values without the decimals that integers do not need."""
     text = msgspec.json.encode(entry).decode()
     return re.sub(r'"values":\[[^\]]*\]', lambda match: re.sub(r"\.0(?=[,\]])", "", match[0]), text).encode()
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> OperatorEntry:
     """The entry called `name`, with samples or the reason for its exclusion."""
     op = _operators()[name]
     if reason := reason_for(name):
-        return Entry(name=name, excluded=reason)
+        return OperatorEntry(name=name, excluded=reason)
     print(name, file=sys.stderr, flush=True)
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -108,8 +108,8 @@ def entry_of(name: str) -> Entry:
     try:
         calls, samples = _samples(op)
     except (NotRecordedError, NoDataError, UnfitError) as error:
-        return Entry(name=name, excluded=str(error))
-    return Entry(name=name, calls=calls, samples=samples, errors=tuple(_errors(op, calls)))
+        return OperatorEntry(name=name, excluded=str(error))
+    return OperatorEntry(name=name, calls=calls, samples=samples, errors=tuple(_errors(op, calls)))
 
 
 def _samples(op: Any) -> tuple[dict[Form, str], tuple[Sample, ...]]:  # noqa: ANN401
@@ -232,7 +232,7 @@ def _elements_over(operand: Any) -> bool:  # noqa: ANN401
     return math.prod(operand.shape) > FEW_ELEMENTS
 
 
-def _print_totals(entries: Sequence[Entry]) -> None:
+def _print_totals(entries: Sequence[OperatorEntry]) -> None:
     usable = [entry for entry in entries if entry.samples]
     samples = [sample for entry in usable for sample in entry.samples]
     gradients = sum(entry.gradient for entry in usable)

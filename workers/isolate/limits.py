@@ -73,7 +73,7 @@ MEMORY_BYTES = memory_limit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RunLimits:
     """The limits of one run.
 
     `seconds` without progress (`workers.isolate.progress`), `memory` in resident bytes of all processes
@@ -99,10 +99,10 @@ class Excess:
     message: str
 
 
-def usual(case: Case, deadline: float, options: Mapping[str, str]) -> Limits:
+def usual(case: Case, deadline: float, options: Mapping[str, str]) -> RunLimits:
     """The limits of a run of `case`, or of cases like it, with this deadline for the usual work."""
     grace = PROGRAM_GRACE_SECONDS if case.model.is_program else GRACE_SECONDS
-    return Limits(seconds=deadline * work_factor(options), grace=grace)
+    return RunLimits(seconds=deadline * work_factor(options), grace=grace)
 
 
 def work_factor(options: Mapping[str, str]) -> float:
@@ -113,10 +113,10 @@ def work_factor(options: Mapping[str, str]) -> float:
     return max(1.0, int(options.get(SAMPLES_VARIABLE, SAMPLES)) / SAMPLES)
 
 
-class Watch:
+class LimitWatch:
     """Looks whether a run exceeds its limits; `folders` are those of its cases."""
 
-    def __init__(self, limits: Limits, folders: Sequence[Path]) -> None:
+    def __init__(self, limits: RunLimits, folders: Sequence[Path]) -> None:
         self._limits, self._folders = limits, folders
         self._shared = 0
         """How many bytes the processes shared, with each other or their zygote, when that was measured."""

@@ -34,7 +34,7 @@ STARVED = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ProgressSample:
     """What was observed of a run at one moment.
 
     `time` is the clock's, in seconds. `cpu` has the seconds of CPU time that each process has used, `waited`
@@ -48,17 +48,17 @@ class Sample:
     place: Hashable
 
 
-class Progress:
+class RunProgress:
     """The progress of one run, from samples in the order of their times; `deadline` is in seconds."""
 
-    def __init__(self, deadline: float, first: Sample) -> None:
+    def __init__(self, deadline: float, first: ProgressSample) -> None:
         self.own = 0.0
         """The run's own seconds since the first sample."""
         self._deadline = deadline
         self._first = self._last = self._last_work = first
         self._progressed = self._advanced = 0.0
 
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: ProgressSample) -> None:
         """Takes one more sample into account."""
         last, self._last = self._last, sample
         elapsed = sample.time - last.time

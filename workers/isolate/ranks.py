@@ -12,9 +12,9 @@ from pathlib import Path
 
 from difftest.errors import OUT_OF_MEMORY, InfrastructureError, LethalError
 from workers.isolate import limits, native_frames, processes, run_folder
-from workers.isolate.limits import Excess, Limits
+from workers.isolate.limits import Excess, RunLimits
 from workers.isolate.messages import Began, Gone, Meeting, OfRun, RankRequest, Work
-from workers.isolate.progress import Progress, Sample
+from workers.isolate.progress import ProgressSample, RunProgress
 from workers.isolate.zygotes import Zygote
 
 FRAMES_SECONDS, FRAMES_SECONDS_MOST = 0.5, 5.0
@@ -179,7 +179,7 @@ class Ranks:
 _numbers = itertools.count()
 
 
-def run_ranks(zygote: Zygote, work: Work, share: range | Share, allowed: Limits) -> Ranks:
+def run_ranks(zygote: Zygote, work: Work, share: range | Share, allowed: RunLimits) -> Ranks:
     """Starts the ranks and waits until all have ended, hang, exceed a limit, or a failure has ended the rest.
 
     No process of the run is left when this returns. Raises `InfrastructureError` when the zygote dies or does
@@ -208,16 +208,16 @@ def run_ranks(zygote: Zygote, work: Work, share: range | Share, allowed: Limits)
     return ranks
 
 
-def _watch(ranks: Ranks, replies: "queue.Queue[OfRun]", allowed: Limits, zygote: int) -> None:
+def _watch(ranks: Ranks, replies: "queue.Queue[OfRun]", allowed: RunLimits, zygote: int) -> None:
     """Waits until all ranks have ended, or a limit is exceeded, or the run hangs.
 
     Every case has the whole time that is allowed. Once a rank has failed, the end comes `allowed.grace` later
     at the latest. `zygote` is a process id. Raises `InfrastructureError` where the run gets on and yet does
     not end.
     """
-    case, progress = 0, Progress(allowed.seconds, _sample(ranks, zygote))
+    case, progress = 0, RunProgress(allowed.seconds, _sample(ranks, zygote))
     every, sampled = max(limits.WATCH_SECONDS, allowed.seconds / SAMPLES_A_DEADLINE), time.monotonic()
-    watch, failed_at = limits.Watch(allowed, ranks.folders), None
+    watch, failed_at = limits.LimitWatch(allowed, ranks.folders), None
     while not ranks.done and not ranks.excess and not ranks.hang:
         pause = min(limits.WATCH_SECONDS, allowed.grace / 3) if ranks.failed else limits.WATCH_SECONDS
         with contextlib.suppress(queue.Empty):
@@ -232,19 +232,19 @@ def _watch(ranks: Ranks, replies: "queue.Queue[OfRun]", allowed: Limits, zygote:
                 return
             continue
         if (now := ranks.case()) > case:
-            case, progress = now, Progress(allowed.seconds, _sample(ranks, zygote))
+            case, progress = now, RunProgress(allowed.seconds, _sample(ranks, zygote))
             continue
         ranks.hang = progress.hang
         if not ranks.hang and (reason := progress.overdue):
             raise InfrastructureError(reason)
 
 
-def _sample(ranks: Ranks, zygote: int) -> Sample:
+def _sample(ranks: Ranks, zygote: int) -> ProgressSample:
     """What the run has got to now. Until every rank is forked, its zygote's work is the run's."""
     running = ranks.running()
     forking = len(ranks.pids) < len(ranks.expected)
     pids = [*processes.with_children(running), *[zygote] * forking]
-    return Sample(
+    return ProgressSample(
         time=time.monotonic(),
         cpu={pid: processes.cpu_seconds(pid) for pid in pids},
         waited={thread: seconds for pid in pids for thread, seconds in processes.waited_seconds(pid).items()},

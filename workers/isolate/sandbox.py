@@ -20,7 +20,7 @@ from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import limits, refused, run_folder
 from workers.isolate.answers import new_request, require_answer
 from workers.isolate.failures import failure_of, refusal_of
-from workers.isolate.limits import Limits
+from workers.isolate.limits import RunLimits
 from workers.isolate.messages import Work
 from workers.isolate.ranks import Ranks, Share, run_ranks
 from workers.isolate.zygotes import zygote_with
@@ -32,7 +32,7 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
     *,
     deadline: float = DEADLINE_SECONDS,
     options: Mapping[str, str] | None = None,
-    allowed: Limits | None = None,
+    allowed: RunLimits | None = None,
     share: Share | None = None,
     number: str = "",
 ) -> Outcome:
@@ -55,7 +55,7 @@ def run_first(
     cases: Sequence[Case],
     requests: Sequence[Origin],
     options: Mapping[str, str],
-    allowed: Limits,
+    allowed: RunLimits,
     share: Share | None = None,
 ) -> Sequence[Outcome]:
     """Runs cases one after another in the same fresh processes; the outcomes of the first of them.
@@ -77,7 +77,7 @@ def _run(
     cases: Sequence[Case],
     requests: Sequence[Origin],
     options: Mapping[str, str],
-    allowed: Limits,
+    allowed: RunLimits,
     share: Share | None,
 ) -> Sequence[Outcome]:
     backend = requests[0].backend

@@ -21,7 +21,7 @@ NAME_LETTERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ZygotePlace:
     """The files of a kind of zygote below `folder`, which exists, and what such a zygote is started with."""
 
     folder: Path

@@ -21,7 +21,7 @@ from difftest.inherited import inherited
 from difftest.own_folder import own_folder, short_parent
 from workers.isolate import messages
 from workers.isolate.messages import Began, ForkRequest, Gone, OfRun, Ready, Reply, ZygoteRequest
-from workers.isolate.zygote_places import Place
+from workers.isolate.zygote_places import ZygotePlace
 from workers.torch import process_groups
 
 # Ends the wait for a process that hangs; one that dies is noticed at once. On a busy machine of two CPUs,
@@ -109,7 +109,7 @@ class Zygote:
 
     def _connect(self) -> None:
         """Connects to the zygote that runs, or starts it. One that runs may end before it answers."""
-        place = Place(folder=self._folder, preload=self._preload, variables=environment())
+        place = ZygotePlace(folder=self._folder, preload=self._preload, variables=environment())
         self.kill()  # it is dead already, and what this process started it must wait for
         self._process, started = None, 0
         with place.locked():
@@ -125,7 +125,7 @@ class Zygote:
             self.kill()
             raise _not_started(place)
 
-    def _start(self, place: Place) -> int:
+    def _start(self, place: ZygotePlace) -> int:
         """Starts the zygote and returns its process id."""
         if not self._base:
             self._process = place.start()
@@ -143,7 +143,7 @@ class Zygote:
             self._base.close(run)
 
 
-def _not_started(place: Place) -> InfrastructureError:
+def _not_started(place: ZygotePlace) -> InfrastructureError:
     msg = (
         f"the process that forks workers did not start: {place.reason()} "
         "(`difftest doctor` says what is missing)"

@@ -24,7 +24,7 @@ from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
 from workers.own import loaded, loops, made, placed
 from workers.own.rows import Rows, rows_of
-from workers.own.trial import ROWS, Batch, Trial, explained
+from workers.own.trial import ROWS, Trial, TrialBatch, explained
 
 SEED = 1
 DTYPES: tuple[DType, ...] = ("float32", "bfloat16", "float16")
@@ -33,14 +33,14 @@ OURS = ("difftest", "generators", "reports", "workers")
 Loss: TypeAlias = Literal["mse", "cross_entropy", "own"]
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DescriptionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to describe, and the meshes for which the user's plan is asked."""
 
     source: str
     meshes: tuple[Mesh, ...] = ()
 
 
-def description(request: Request) -> Description:
+def description(request: DescriptionRequest) -> Description:
     """What is known of the source; `UsageError` where it is no model that can be compared."""
     matched = SOURCE.fullmatch(request.source)
     if not matched:
@@ -108,13 +108,13 @@ def _built(functions: ModuleType, name: str, source: str) -> nn.Module:
     return module
 
 
-def _batch(functions: ModuleType) -> Batch:
+def _batch(functions: ModuleType) -> TrialBatch:
     """A batch of few rows; `UsageError` unless the same generator gives the same batch again."""
     batches = []
     for _ in range(2):
         generator = torch.Generator().manual_seed(SEED)
         with explained(f"{loaded.BATCH}(generator, {ROWS})"):
-            batches.append(Batch(*made.split(functions.batch(generator, ROWS), ROWS)))
+            batches.append(TrialBatch(*made.split(functions.batch(generator, ROWS), ROWS)))
     for first, second in zip(*(batch.tensors() for batch in batches), strict=True):
         if not torch.equal(first, second):
             msg = f"{loaded.BATCH} gives another batch for the same generator; it must draw from that alone"
@@ -122,7 +122,7 @@ def _batch(functions: ModuleType) -> Batch:
     return batches[0]
 
 
-def _loss(functions: ModuleType, batch: Batch) -> Loss:
+def _loss(functions: ModuleType, batch: TrialBatch) -> Loss:
     """The user's loss, or the one that the targets are for."""
     if hasattr(functions, "loss"):
         return "own"
@@ -159,7 +159,9 @@ def main() -> None:
     os.dup2(2, 1)
     answer: dict[str, Any]
     try:
-        answer = {"description": description(msgspec.json.decode(sys.stdin.buffer.read(), type=Request))}
+        answer = {
+            "description": description(msgspec.json.decode(sys.stdin.buffer.read(), type=DescriptionRequest))
+        }
     except UsageError as error:
         answer = {"error": str(error)}
     except Exception:  # noqa: BLE001  the user's code may raise anything

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.errors import UsageError
-from workers.own.trial import ROWS, Batch, Trial, close, gradients
+from workers.own.trial import ROWS, Trial, TrialBatch, close, gradients
 
 HALVES = (slice(0, ROWS // 2), slice(ROWS // 2, ROWS))
 
@@ -57,7 +57,7 @@ def rows_of(trial: Trial) -> Rows:
     return Rows(apart=True, of_targets=True, off=float(off.norm() / gradient.norm()))
 
 
-def _unequal(batch: Batch) -> Batch:
+def _unequal(batch: TrialBatch) -> TrialBatch:
     """The batch; where targets are ignored, one with unequal numbers of others in its halves, if possible."""
     if batch.targets.is_floating_point() or not (batch.targets == IGNORE_INDEX).any():
         return batch
@@ -67,7 +67,7 @@ def _unequal(batch: Batch) -> Batch:
             targets[row] = IGNORE_INDEX
         first, second = (_valid(targets[half]) for half in HALVES)
         if first and second and first != second:
-            return Batch(batch.inputs, targets)
+            return TrialBatch(batch.inputs, targets)
     return batch
 
 

@@ -33,7 +33,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrialBatch:
     """Inputs by name, and targets, of `ROWS` rows."""
 
     inputs: Mapping[str, Tensor]
@@ -43,13 +43,13 @@ class Batch:
         """All of them."""
         return [*self.inputs.values(), self.targets]
 
-    def part(self, rows: slice, dtype: torch.dtype) -> "Batch":
+    def part(self, rows: slice, dtype: torch.dtype) -> "TrialBatch":
         """Some rows, with floats in `dtype`."""
 
         def cut(tensor: Tensor) -> Tensor:
             return tensor[rows].to(dtype) if tensor.is_floating_point() else tensor[rows]
 
-        return Batch({name: cut(tensor) for name, tensor in self.inputs.items()}, cut(self.targets))
+        return TrialBatch({name: cut(tensor) for name, tensor in self.inputs.items()}, cut(self.targets))
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Trial:
 
     functions: ModuleType
     module: nn.Module
-    batch: Batch
+    batch: TrialBatch
     loss: Literal["mse", "cross_entropy", "own"]
     running: list[str] = field(default_factory=list)
     decomposed: set[str] = field(default_factory=set)
@@ -70,8 +70,8 @@ class Trial:
         self,
         dtype: torch.dtype,
         rows: slice = slice(0, ROWS),
-        batch: Batch | None = None,
-        mixes: Callable[[nn.Module, Batch], Mixes] | None = None,
+        batch: TrialBatch | None = None,
+        mixes: Callable[[nn.Module, TrialBatch], Mixes] | None = None,
     ) -> tuple[Tensor, Tensor, nn.Module]:
         """Output and loss of some rows in `dtype`, and the module, with its gradients.
 
@@ -184,7 +184,7 @@ class Trial:
         """Whether the code mixes tensors that it makes with those that it is given."""
         modes = list[Mixes]()
 
-        def mode(module: nn.Module, batch: Batch) -> Mixes:
+        def mode(module: nn.Module, batch: TrialBatch) -> Mixes:
             modes.append(Mixes([*module.parameters(), *module.buffers(), *batch.tensors()]))
             return modes[0]
 

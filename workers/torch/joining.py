@@ -20,7 +20,7 @@ COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS
 """Above every deadline of a run, so that a deadlock is reported as a hang and not as an exception."""
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """A process's place among the ranks: which it is, the mesh over all, its device, and the transport."""
 
     rank: int
@@ -29,11 +29,11 @@ class Place(NamedTuple):
     transport: str
 
 
-_JOINED = dict[Place, "DeviceMesh"]()
+_JOINED = dict[RankPlace, "DeviceMesh"]()
 """Torch's mesh over the group that this process is in, by its place there; at most one."""
 
 
-def join(place: Place, rendezvous: str, groups: Mapping[str, Any]) -> "DeviceMesh":
+def join(place: RankPlace, rendezvous: str, groups: Mapping[str, Any]) -> "DeviceMesh":
     """Torch's mesh over all ranks, which meet at `rendezvous` unless they have.
 
     `groups` are further arguments of `init_device_mesh`.

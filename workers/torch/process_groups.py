@@ -100,7 +100,7 @@ def joined(
         rank=rank,
         devices=kind,
         device=device,
-        mesh=joining.join(joining.Place(rank, mesh, device, transport), rendezvous, groups),
+        mesh=joining.join(joining.RankPlace(rank, mesh, device, transport), rendezvous, groups),
     )
     distributed.barrier()
 

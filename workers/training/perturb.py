@@ -56,7 +56,7 @@ SIMULATED = (torch.float64, torch.complex128)
 """The dtypes of the oracle's numbers. Others are counters and masks, or rounded as on every backend."""
 
 
-class Sizes(NamedTuple):
+class Magnitudes(NamedTuple):
     """The magnitudes of a tensor's elements, the least of them and the greatest; either is NaN if any is."""
 
     all: Tensor
@@ -198,7 +198,7 @@ class Perturb(TorchDispatchMode):
     ) -> Tensor:
         if result.dtype not in SIMULATED or not result.numel():
             return result
-        sizes = Sizes.of(result)
+        sizes = Magnitudes.of(result)
         greatest = sizes.greatest if sizes.finite else sizes.all.nan_to_num(0.0, 0.0, 0.0).max().item()
         self.greatest = max(self.greatest, greatest)
         roundoffs = self._wide if kind.wide else kind.roundoffs
@@ -228,7 +228,7 @@ class Perturb(TorchDispatchMode):
         drawn = torch.empty(like.shape, dtype=like.dtype)
         return drawn.uniform_(-1.0, 1.0, generator=random or self._random)
 
-    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: Sizes | None = None) -> Tensor:
+    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: Magnitudes | None = None) -> Tensor:
         """`value` (1 + u) + v, with |u| at most `roundoffs` unit roundoffs and |v| at most what is flushed.
 
         u is drawn for every element; the draws for v are those for u with the first dim in reverse order.
@@ -237,7 +237,7 @@ class Perturb(TorchDispatchMode):
             return self._noisy_complex(value, roundoffs) if value.dtype in SIMULATED else value
         if not value.numel():
             return value.clone()
-        relative, sizes = self._draw(value), sizes or Sizes.of(value)
+        relative, sizes = self._draw(value), sizes or Magnitudes.of(value)
         if sizes.finite and sizes.least > self._flushed * BEYOND_FLUSHING:
             return value + relative.mul_(value).mul_(roundoffs * self._roundoff)
         absolute = (relative.flip(0) if value.dim() else relative.clone()).mul_(self._flushed)

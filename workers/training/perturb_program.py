@@ -9,7 +9,7 @@ from torch import Tensor
 
 from difftest.cases.case import DType
 from difftest.cases.zeros import EITHER_IN_ATEN
-from workers.training.perturb import SIMULATED, WIDE_ROUNDOFF, Perturb, Sizes
+from workers.training.perturb import SIMULATED, WIDE_ROUNDOFF, Magnitudes, Perturb
 from workers.training.rounding import Overload, Rounding, operator_name, rounding_in_program, written
 from workers.training.rounding.lists import on_each, takes_lists
 from workers.training.rounding.sizes import ADDENDS, SIZES_IN_PROGRAMS
@@ -78,7 +78,7 @@ class PerturbProgram(Perturb):
         size = ADDENDS.get(operator_name(func).removesuffix("_"))
         return size(*args, **kwargs) if size else None
 
-    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: Sizes | None = None) -> Tensor:
+    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: Magnitudes | None = None) -> Tensor:
         """`value` (1 + u), with |u| at most `roundoffs` unit roundoffs, or what flushing takes, up to 1."""
         if value.dtype != torch.float64:
             return self._noisy_complex(value, roundoffs) if value.dtype in SIMULATED else value

@@ -24,12 +24,12 @@ from difftest.judge.stage import Stage
 from workers.training.build import held
 from workers.training.dtypes import NUMBERS, Dtypes, default_dtype
 from workers.training.elsewhere import operators_elsewhere
-from workers.training.session import Report, Session
+from workers.training.session import Session, StageReport
 
 Results = dict[tuple[Stage, str], Sharded]
 
 
-def run(case: Case, session: Session, module: nn.Module, report: Report) -> Trace:
+def run(case: Case, session: Session, module: nn.Module, report: StageReport) -> Trace:
     """Runs the placed program once and returns the trace: the pieces that this process held."""
     program = _Program(case, session, module, report)
     tensors = program.forward()
@@ -50,7 +50,7 @@ class _Program:
     case: Case
     session: Session
     module: nn.Module
-    report: Report
+    report: StageReport
 
     @property
     def writes(self) -> bool:

@@ -28,7 +28,7 @@ Accumulate: TypeAlias = Callable[
 """From the module, the parts' tensors and the forward function to the parts' outputs and the total loss."""
 
 
-class Report(Protocol):
+class StageReport(Protocol):
     """Called with each stage and its step as it begins, so that the parent knows where a process died."""
 
     def __call__(self, stage: Stage, step: int, operator: str = "") -> None:

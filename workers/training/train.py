@@ -29,14 +29,14 @@ from workers.training import program, spelling
 from workers.training.build import build
 from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
-from workers.training.features import Features, Progress
+from workers.training.features import Features, TrainingProgress
 from workers.training.features import made as made_features
 from workers.training.layers import Plan
 from workers.training.module_traces import Watch
-from workers.training.session import Report, Session
+from workers.training.session import Session, StageReport
 
 
-def train(case: Case, session: Session, report: Report) -> Trace:
+def train(case: Case, session: Session, report: StageReport) -> Trace:
     """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
     forms = case.forms if session.spelled else Spelling()
@@ -81,7 +81,7 @@ class _Run:
     session: Session
     module: nn.Module
     optimizer: torch.optim.Optimizer
-    report: Report
+    report: StageReport
     watch: Watch
     forms: Spelling
     masks: Masks
@@ -94,7 +94,7 @@ class _Run:
             return self._step(step)
 
     def _step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
-        progress = Progress(
+        progress = TrainingProgress(
             module=self.module,
             optimizer=self.optimizer,
             step=step,

@@ -73,7 +73,7 @@ def counted() -> Counted:
 
 
 @dataclass(slots=True, kw_only=True)
-class Reader:
+class TensorReader:
     """Reads the pieces of tensors, those of lazy tensors at the next `sync`.
 
     `fetch(tensor, placements)` gives the pieces of a computed tensor, in one transfer. `further_graphs` is

@@ -87,7 +87,7 @@ class Replica:
     case: Case
     rank: int
     device: Any
-    reader: lazy.Reader
+    reader: lazy.TensorReader
 
     def move(self, module: "nn.Module") -> "nn.Module":
         """The module on this replica's device.
@@ -131,7 +131,7 @@ class Replica:
         self.reader.sync()
 
     def events(self) -> Events:
-        """What `lazy.Reader` counts; each accumulation part and the update end in a sync."""
+        """What `lazy.TensorReader` counts; each accumulation part and the update end in a sync."""
         return self.reader.events(lambda _syncs: self.case.training.accumulation + 1)
 
 
@@ -236,7 +236,7 @@ def _join(case: Case) -> Replica:
     # A backward's collectives are then called by the replica's own thread.
     torch.autograd.set_multithreading_enabled(False)
     rank = gate.ordinal()
-    reader = lazy.Reader(
+    reader = lazy.TensorReader(
         fetch=lambda tensor, _placements: {rank: _values(tensor)},
         # Without the gate, `DistributedDataParallel` runs graphs of its own when it reads what it broadcast.
         further_graphs=0 if processes(case) == 1 else None,

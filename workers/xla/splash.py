@@ -62,7 +62,7 @@ def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
     how = _install(world.case)
     called = _names(world.case)
     spec = tuple(_renamed(entry, called) for entry in flash.partition_spec(world.case))
-    attend = _Wrapper(mesh=_mesh(world, called), spec=spec).attend
+    attend = _SplashWrapper(mesh=_mesh(world, called), spec=spec).attend
     return Operators(attend=attend, grouped=True), {"pallas": how, "partition_spec": str(spec)}
 
 
@@ -112,7 +112,7 @@ def _install(case: Case) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wrapper:
+class _SplashWrapper:
     """torch_xla's wrapper for one mesh."""
 
     mesh: str

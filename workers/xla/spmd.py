@@ -52,7 +52,7 @@ def session(
 
     fetch = partial(sharding.pieces, world)
     counters = Counters(by_layer=world.case.model.is_program)
-    reader = lazy.Reader(fetch=fetch, further_graphs=further_graphs, look=counters.look)
+    reader = lazy.TensorReader(fetch=fetch, further_graphs=further_graphs, look=counters.look)
     misplaced: dict[str, Misplaced] = {}
     steps = world.case.training.steps
 

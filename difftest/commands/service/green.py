@@ -25,7 +25,7 @@ from difftest.findings.ledger import LEDGER_FILE, Ledger
 from difftest.judge.outcome import Outcome
 from difftest.own_folder import own_folder
 from difftest.records.corpus import Corpus
-from difftest.selftest.green import CONTROL, Ending
+from difftest.selftest.green import CONTROL, CampaignEnding
 
 if TYPE_CHECKING:
     from workers.faults import VacuousFault
@@ -54,7 +54,7 @@ class GreenCampaigns:
     execute: Execute
     correct: Memo
 
-    def endings(self, faults: list["VacuousFault"]) -> Iterator[Ending]:
+    def endings(self, faults: list["VacuousFault"]) -> Iterator[CampaignEnding]:
         """How the campaign without a fault ends, and then those with each of `faults`."""
         yield self._ending(CONTROL, "nothing: the campaign without a fault", (), lambda _side: False)
         for fault in faults:
@@ -62,12 +62,14 @@ class GreenCampaigns:
 
     def _ending(
         self, name: str, about: str, sides: tuple[str, ...], spoiled: Callable[[str], bool]
-    ) -> Ending:
+    ) -> CampaignEnding:
         began = time.monotonic()
         with own_folder("green") as folder, opened(folder) as output:
             status, reason = self._status(output, name, spoiled)
         seconds = time.monotonic() - began
-        return Ending(fault=name, about=about, sides=sides, status=status, reason=reason, seconds=seconds)
+        return CampaignEnding(
+            fault=name, about=about, sides=sides, status=status, reason=reason, seconds=seconds
+        )
 
     def _status(self, output: Output, name: str, spoiled: Callable[[str], bool]) -> tuple[int, str]:
         """The exit status of `difftest run`, with its reason: the error's, or the first finding's."""

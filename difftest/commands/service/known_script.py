@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from difftest.findings.faults import SCRIPTS, Fault, read_faults
+from difftest.findings.faults import SCRIPTS, KnownFault, read_faults
 from difftest.records.finding import Finding
 
 
@@ -32,12 +32,12 @@ def raises_of(text: str) -> tuple[str, ...]:
     return next((script.raises for script in scripts if script.text == text), ())
 
 
-def script_of(fault: Fault) -> KnownScript:
+def script_of(fault: KnownFault) -> KnownScript:
     """The script of a listed fault."""
     return KnownScript(text=fault.script.read_text(), raises=fault.raises)
 
 
-def script_on_jax(fault: Fault) -> KnownScript | None:
+def script_on_jax(fault: KnownFault) -> KnownScript | None:
     """The script that shows a fault of XLA with jaxlib alone, or None."""
     if fault.on_jax is None:
         return None

@@ -41,7 +41,7 @@ class State(StrEnum):
     BAD = "not ready"
 
 
-class Check(NamedTuple):
+class MachineCheck(NamedTuple):
     """One thing that was checked, what it came to, and that in words."""
 
     name: str
@@ -49,12 +49,14 @@ class Check(NamedTuple):
     words: str
 
 
-def checks(packages: Mapping[str, str | None], missing: Mapping[str, str], folder: Path) -> tuple[Check, ...]:
+def checks(
+    packages: Mapping[str, str | None], missing: Mapping[str, str], folder: Path
+) -> tuple[MachineCheck, ...]:
     """All checks; `missing` are the packages that are not installed, with how to install them."""
     return (*_packages(packages, missing), _token(os.environ), _compiler(), _memory(), *_disk(folder))
 
 
-def verdict(results: Sequence[Check]) -> str:
+def verdict(results: Sequence[MachineCheck]) -> str:
     """The checks in one sentence: what is wrong or limited comes with its reason."""
     bad = [check for check in results if check.state is State.BAD]
     limited = [check for check in results if check.state is State.LIMITED]
@@ -65,21 +67,23 @@ def verdict(results: Sequence[Check]) -> str:
     return "ready: both sides run here"
 
 
-def _packages(packages: Mapping[str, str | None], missing: Mapping[str, str]) -> Iterator[Check]:
+def _packages(packages: Mapping[str, str | None], missing: Mapping[str, str]) -> Iterator[MachineCheck]:
     """A check for each package that is missing and that something depends on."""
     for name in missing:
         how = missing[name] or f"pip install {name}"
         if name in REQUIRED:
-            yield Check(name, State.BAD, f"{name} is missing ({how})")
+            yield MachineCheck(name, State.BAD, f"{name} is missing ({how})")
         elif name in SIDE:
-            yield Check(name, State.LIMITED, f"without {name}, {SIDE[name]} does not run ({how})")
+            yield MachineCheck(name, State.LIMITED, f"without {name}, {SIDE[name]} does not run ({how})")
         elif name in BRINGS:
-            yield Check(name, State.LIMITED, f"without {name}, {BRINGS[name]} are not supported ({how})")
+            yield MachineCheck(
+                name, State.LIMITED, f"without {name}, {BRINGS[name]} are not supported ({how})"
+            )
     if not missing:
-        yield Check("packages", State.GOOD, f"{len(packages)} packages are installed")
+        yield MachineCheck("packages", State.GOOD, f"{len(packages)} packages are installed")
 
 
-def _token(environment: Mapping[str, str]) -> Check:
+def _token(environment: Mapping[str, str]) -> MachineCheck:
     """How Ray keeps others from running code here.
 
     The names of Ray's variables are those of `workers.cluster.token`, which needs Ray.
@@ -87,12 +91,12 @@ def _token(environment: Mapping[str, str]) -> Check:
     mode, address = environment.get("RAY_AUTH_MODE"), environment.get("RAY_ADDRESS")
     if mode is not None and mode.lower() != "token":
         words = f"RAY_AUTH_MODE is {mode!r}; every cluster must require a token (docs/campaigns.md)"
-        return Check("Ray's token", State.BAD, words)
+        return MachineCheck("Ray's token", State.BAD, words)
     if address and not (environment.get("RAY_AUTH_TOKEN") or _token_file(environment)):
         words = f"RAY_ADDRESS is {address!r}, and there is no RAY_AUTH_TOKEN for that cluster"
-        return Check("Ray's token", State.BAD, words)
+        return MachineCheck("Ray's token", State.BAD, words)
     words = f"that of {address}" if address else "made anew for each instance that is started here"
-    return Check("Ray's token", State.GOOD, words)
+    return MachineCheck("Ray's token", State.GOOD, words)
 
 
 def _token_file(environment: Mapping[str, str]) -> bool:
@@ -101,26 +105,28 @@ def _token_file(environment: Mapping[str, str]) -> bool:
     return (Path(given) if given else Path.home() / ".ray" / "auth_token").is_file()
 
 
-def _compiler() -> Check:
+def _compiler() -> MachineCheck:
     """The C compiler, with which crashes get the names of their native functions."""
     compiler = shutil.which("cc")
     if compiler:
-        return Check("C compiler", State.GOOD, compiler)
-    return Check("C compiler", State.LIMITED, "without a C compiler (cc), crashes have no native frames")
+        return MachineCheck("C compiler", State.GOOD, compiler)
+    return MachineCheck(
+        "C compiler", State.LIMITED, "without a C compiler (cc), crashes have no native frames"
+    )
 
 
-def _memory() -> Check:
+def _memory() -> MachineCheck:
     """The memory for each rank of the largest mesh, and what a run may hold."""
     free, ranks = psutil.virtual_memory().available / GIBIBYTE, min(8, most_ranks())
     limit = memory_limit() / GIBIBYTE
     words = f"{free / ranks:.1f} GiB for each of {ranks} ranks; a run may hold {limit:.0f} GiB"
     if free / ranks >= RANK_GIBIBYTES:
-        return Check("memory", State.GOOD, words)
+        return MachineCheck("memory", State.GOOD, words)
     most = max(1, int(free / RANK_GIBIBYTES))
-    return Check("memory", State.LIMITED, f"{words}: give --max-world-size {most}")
+    return MachineCheck("memory", State.LIMITED, f"{words}: give --max-world-size {most}")
 
 
-def _disk(folder: Path) -> Iterator[Check]:
+def _disk(folder: Path) -> Iterator[MachineCheck]:
     """The free space for results and for what runs write meanwhile."""
     places = {"results": folder, "temporary files": Path(tempfile.gettempdir())}
     for name, place in places.items():
@@ -128,4 +134,4 @@ def _disk(folder: Path) -> Iterator[Check]:
         words = f"{free:.0f} GiB free in {place}"
         enough = free >= LEAST_DISK_GIBIBYTES
         short = f"{free:.2f} GiB free for {name} in {place}; {LEAST_DISK_GIBIBYTES:g} GiB are needed"
-        yield Check(f"disk, {name}", State.GOOD if enough else State.BAD, words if enough else short)
+        yield MachineCheck(f"disk, {name}", State.GOOD if enough else State.BAD, words if enough else short)

@@ -1,8 +1,9 @@
 """Ablations, one file for each subject: a case with one thing changed, to see what a finding depends on.
 
-To add an ablation, add it to the file of its subject, or add a file that satisfies `Subject`; there is no
-list to extend. An ablation's name continues the sentence "the finding disappears when ...". A known benign
-cause is an ablation too: it removes the cause and names it, and a finding that then disappears was benign.
+To add an ablation, add it to the file of its subject, or add a file that satisfies `AblationSubject`; there
+is no list to extend. An ablation's name continues the sentence "the finding disappears when ...". A known
+benign cause is an ablation too: it removes the cause and names it, and a finding that then disappears was
+benign.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,7 @@ class Ablation:
     reason: str = ""
 
 
-class Subject(Protocol):
+class AblationSubject(Protocol):
     """What a file in this folder declares."""
 
     ORDER: int
@@ -78,9 +79,9 @@ class Subject(Protocol):
 
 
 @cache
-def load_all() -> tuple[Subject, ...]:
+def load_all() -> tuple[AblationSubject, ...]:
     """All subjects, by `ORDER` and then by name."""
-    subjects: list[Subject] = [plugins.load(__name__, name) for name in plugins.names(__name__)]
+    subjects: list[AblationSubject] = [plugins.load(__name__, name) for name in plugins.names(__name__)]
     return tuple(sorted(subjects, key=lambda subject: subject.ORDER))
 
 

@@ -50,7 +50,7 @@ OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """The class of each optimizer of a case, and its arguments beside the learning rate."""
 
 
-class Spelling(Protocol):
+class FeatureSpelling(Protocol):
     """What a file in this folder offers."""
 
     def spelled(self, options: Options, training: Training) -> Spelled:
@@ -66,7 +66,7 @@ def refusal(case: Case) -> str | None:
 
 def spelled(features: Sequence[Feature], training: Training) -> tuple[Spelled, ...]:
     """The features of a case, in their order."""
-    files = (cast("Spelling", plugins.load(__name__, one.name)) for one in features)
+    files = (cast("FeatureSpelling", plugins.load(__name__, one.name)) for one in features)
     return tuple(file.spelled(one.options, training) for file, one in zip(files, features, strict=True))
 
 

@@ -26,7 +26,7 @@ class Sizes:
     rounded: torch.dtype
 
 
-class Block(Protocol):
+class BuiltBlock(Protocol):
     """What a file in this folder offers."""
 
     def module(self, arguments: Mapping[str, Any], sizes: Sizes) -> nn.Module:
@@ -35,7 +35,7 @@ class Block(Protocol):
 
 def module_of(block: str, arguments: Mapping[str, Any], sizes: Sizes) -> nn.Module:
     """The torch module of the block called so."""
-    return cast("Block", plugins.load(__name__, block)).module(arguments, sizes)
+    return cast("BuiltBlock", plugins.load(__name__, block)).module(arguments, sizes)
 
 
 def widened(tensor: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ Options: TypeAlias = Mapping[str, FeatureOption]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class TrainingProgress:
     """Where a run is. `forward()` gives the loss of the first part of the step's batch."""
 
     module: nn.Module
@@ -41,10 +41,10 @@ class Progress:
         return self.step == self.steps - 1
 
 
-Act: TypeAlias = Callable[[Progress], None]
+Act: TypeAlias = Callable[[TrainingProgress], None]
 
 
-def _nothing(_progress: Progress) -> None: ...
+def _nothing(_progress: TrainingProgress) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Features:
     def _of(self, hook: str) -> Iterator[Any]:
         return (made for hooks in self.used if (made := getattr(hooks, hook)) is not None)
 
-    def run(self, hook: str, progress: Progress) -> None:
+    def run(self, hook: str, progress: TrainingProgress) -> None:
         """Calls one hook of all features."""
         for act in self._of(hook):
             act(progress)

@@ -10,14 +10,14 @@ from torch.distributed.fsdp import FSDPModule
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from difftest.errors import UnsupportedError
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
     """The averaged model is a copy of the module in a wrapper, as users make it."""
     held: list[AveragedModel] = []
 
-    def after(progress: Progress) -> None:
+    def after(progress: TrainingProgress) -> None:
         module = _unwrapped(progress.module)
         if not held:
             held.append(AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(float(options["decay"]))))
@@ -32,7 +32,7 @@ def equal(options: Options) -> Hooks:
     """One tensor after another."""
     kept, average = float(options["decay"]), list[Tensor]()
 
-    def after(progress: Progress) -> None:
+    def after(progress: TrainingProgress) -> None:
         weights = [parameter.detach() for parameter in progress.module.parameters()]
         before = average or weights
         average[:] = [kept * old + (1 - kept) * new for old, new in zip(before, weights, strict=True)]

@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 EPSILON = 1e-6
 """torch's."""
@@ -16,7 +16,7 @@ EPSILON = 1e-6
 def hooks(options: Options) -> Hooks:
     """By torch's function, over all parameters at once."""
 
-    def update(progress: Progress) -> None:
+    def update(progress: TrainingProgress) -> None:
         norm = float(options["norm"])
         torch.nn.utils.clip_grad_norm_(progress.module.parameters(), norm, norm_type=math.inf)
 
@@ -26,7 +26,7 @@ def hooks(options: Options) -> Hooks:
 def equal(options: Options) -> Hooks:
     """One gradient after another."""
 
-    def update(progress: Progress) -> None:
+    def update(progress: TrainingProgress) -> None:
         gradients = [one.grad for one in progress.module.parameters() if one.grad is not None]
         greatest = torch.stack([gradient.abs().max() for gradient in gradients]).max()
         factor = (float(options["norm"]) / (greatest + EPSILON)).clamp(max=1.0)

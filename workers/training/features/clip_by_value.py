@@ -5,7 +5,7 @@ Equal to `clamp_` of each gradient.
 
 import torch
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
@@ -21,7 +21,7 @@ def equal(options: Options) -> Hooks:
     """One gradient after another."""
     most = float(options["value"])
 
-    def update(progress: Progress) -> None:
+    def update(progress: TrainingProgress) -> None:
         for parameter in progress.module.parameters():
             if parameter.grad is not None:
                 parameter.grad.clamp_(-most, most)

@@ -22,13 +22,13 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 
 from difftest.errors import UnsupportedError
 from workers.training import spmd_checkpoints
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
     """Before step `step`."""
 
-    def before(progress: Progress) -> None:
+    def before(progress: TrainingProgress) -> None:
         if progress.step == options["step"]:
             reload = spmd_checkpoints.reload if _is_on_xla(progress.module) else _reload
             with _folder() as folder, _own_errors():

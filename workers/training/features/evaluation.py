@@ -5,7 +5,7 @@ Equal to no evaluation: nothing that is trained may change.
 
 import torch
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(_options: Options) -> Hooks:
@@ -13,7 +13,7 @@ def hooks(_options: Options) -> Hooks:
     kept: list[torch.Tensor] = []
     """The last loss: lazy tensors that nobody keeps are not computed."""
 
-    def before(progress: Progress) -> None:
+    def before(progress: TrainingProgress) -> None:
         progress.module.eval()
         with torch.no_grad():
             kept[:] = [progress.forward()]

@@ -5,7 +5,7 @@ Equal to dropping its gradient, without which an optimizer leaves it as it is.
 
 from torch import nn
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
@@ -21,7 +21,7 @@ def hooks(options: Options) -> Hooks:
 def equal(options: Options) -> Hooks:
     """Its gradient is dropped before gradients are read."""
 
-    def backward(progress: Progress) -> None:
+    def backward(progress: TrainingProgress) -> None:
         progress.module.get_parameter(str(options["name"])).grad = None
 
     return Hooks(backward=backward)

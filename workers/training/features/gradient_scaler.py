@@ -9,7 +9,7 @@ import math
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 SCALE = 256.0
 
@@ -18,14 +18,14 @@ def hooks(options: Options) -> Hooks:
     """The scaler is made ahead of the first step."""
     held: list[GradScaler] = []
 
-    def before(progress: Progress) -> None:
+    def before(progress: TrainingProgress) -> None:
         if not held:
             device = next(progress.module.parameters()).device.type
             held.append(GradScaler(device, init_scale=SCALE, growth_interval=1000))
         if progress.step == options["step"]:
             _overflow(held[0], progress)
 
-    def update(progress: Progress) -> None:
+    def update(progress: TrainingProgress) -> None:
         scale = held[0].get_scale()
         for parameter in progress.module.parameters():
             if parameter.grad is not None:
@@ -41,7 +41,7 @@ def equal(_options: Options) -> Hooks:
     return Hooks()
 
 
-def _overflow(scaler: GradScaler, progress: Progress) -> None:
+def _overflow(scaler: GradScaler, progress: TrainingProgress) -> None:
     scaler.scale(progress.forward() * math.inf).backward()
     scaler.step(progress.optimizer)
     scaler.update()

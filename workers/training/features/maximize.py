@@ -3,7 +3,7 @@
 Equal to descent along negated gradients.
 """
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(_options: Options) -> Hooks:
@@ -16,7 +16,7 @@ def equal(_options: Options) -> Hooks:
     return Hooks(inside=_negate)
 
 
-def _negate(progress: Progress) -> None:
+def _negate(progress: TrainingProgress) -> None:
     for parameter in progress.module.parameters():
         if parameter.grad is not None:
             parameter.grad.neg_()

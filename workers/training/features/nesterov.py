@@ -6,7 +6,7 @@ Equal to plain descent along the gradient plus the velocity that it leads to.
 import torch
 from torch import Tensor
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(_options: Options) -> Hooks:
@@ -18,7 +18,7 @@ def equal(_options: Options) -> Hooks:
     """The optimizer's own momentum is used for velocities, and not for its steps."""
     velocities: dict[Tensor, Tensor] = {}
 
-    def inside(progress: Progress) -> None:
+    def inside(progress: TrainingProgress) -> None:
         for group in progress.optimizer.param_groups:
             momentum = group.setdefault("velocity", group["momentum"])
             group["momentum"] = 0.0

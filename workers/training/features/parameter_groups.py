@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
@@ -25,7 +25,7 @@ def hooks(options: Options) -> Hooks:
 def equal(options: Options) -> Hooks:
     """`weight_decay` of SGD and Adam is added to the gradient."""
 
-    def inside(progress: Progress) -> None:
+    def inside(progress: TrainingProgress) -> None:
         for parameter in progress.module.parameters():
             if parameter.dim() <= 1 and parameter.grad is not None:
                 with torch.no_grad():

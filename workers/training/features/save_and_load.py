@@ -8,13 +8,13 @@ import io
 
 import torch
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
     """Each rank saves what it holds, before step `step`."""
 
-    def before(progress: Progress) -> None:
+    def before(progress: TrainingProgress) -> None:
         if progress.step == options["step"]:
             _reload(progress.module, progress.optimizer)
 

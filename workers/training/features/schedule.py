@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch.optim import lr_scheduler
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 STEP_SIZE = 2
 PERIOD = 4
@@ -29,7 +29,7 @@ def hooks(options: Options) -> Hooks:
     """The scheduler is made ahead of the first step."""
     held: list[lr_scheduler.LRScheduler] = []
 
-    def before(progress: Progress) -> None:
+    def before(progress: TrainingProgress) -> None:
         if not held:
             held.append(scheduler(progress.optimizer, str(options["kind"]), float(options["factor"])))
 
@@ -40,7 +40,7 @@ def equal(options: Options) -> Hooks:
     """The rate is set ahead of each update."""
     formula, first = FORMULAS[str(options["kind"])], list[float]()
 
-    def update(progress: Progress) -> None:
+    def update(progress: TrainingProgress) -> None:
         groups = progress.optimizer.param_groups
         first.extend(group["lr"] for group in groups[len(first) :])
         for group, rate in zip(groups, first, strict=True):

@@ -5,7 +5,7 @@ Equal to adding the weights' share to their gradients.
 
 import torch
 
-from workers.training.features import Hooks, Options, Progress
+from workers.training.features import Hooks, Options, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
@@ -16,7 +16,7 @@ def hooks(options: Options) -> Hooks:
 def equal(options: Options) -> Hooks:
     """Gradients grow after they were read and clipped."""
 
-    def inside(progress: Progress) -> None:
+    def inside(progress: TrainingProgress) -> None:
         for parameter in progress.module.parameters():
             if parameter.grad is not None:
                 with torch.no_grad():

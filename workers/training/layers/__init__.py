@@ -31,7 +31,7 @@ class Plan:
     rounded: torch.dtype = torch.float32
 
 
-class Kind(Protocol):
+class BuiltKind(Protocol):
     """What a module in this folder offers."""
 
     def module(self, layer: Any, path: str, plan: Plan) -> nn.Module:  # noqa: ANN401  a layer of its own kind
@@ -44,4 +44,4 @@ class Kind(Protocol):
 
 def module_of(layer: Layer, path: str, plan: Plan) -> nn.Module:
     """The torch module of any layer."""
-    return cast("Kind", plugins.load(__name__, layer.kind)).module(layer, path, plan)
+    return cast("BuiltKind", plugins.load(__name__, layer.kind)).module(layer, path, plan)
