@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 __all__ = ["InfrastructureError", "UsageError", "__version__", "compare", "load", "record", "run"]
 
 _MODULES = {
-    "InfrastructureError": "difftest.errors",
-    "UsageError": "difftest.errors",
+    "InfrastructureError": "difftest.ground.errors",
+    "UsageError": "difftest.ground.errors",
     "compare": "difftest.runs.compare",
     "load": "difftest.api",
     "record": "workers.runs.recorder",

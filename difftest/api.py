@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.cases.case import Case
-from difftest.commands.service.campaign_run import run_campaign
-from difftest.commands.service.own_model import describe_model
-from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
-from difftest.commands.service.storage import opened
-from difftest.commands.service.targets import read_corpus
-from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE
+from difftest.ground.errors import InfrastructureError, UsageError
+from difftest.jobs.ask.own_model import describe_model
+from difftest.jobs.ask.request import TWICE_EVERY, CampaignRequest
+from difftest.jobs.ask.targets import read_corpus
+from difftest.jobs.campaign.run import run_campaign
+from difftest.jobs.campaign.storage import opened
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 

@@ -12,11 +12,12 @@ from typing import Any, NoReturn, TextIO, cast
 
 import click
 
-from difftest import __version__, commands, plugins
-from difftest.commands.service import defaults
-from difftest.commands.service.interruption import STATUS, interrupt
-from difftest.errors import InfrastructureError, StoppedError, UsageError
-from difftest.printable import printable
+from difftest import __version__, commands
+from difftest.ground import plugins
+from difftest.ground.errors import InfrastructureError, StoppedError, UsageError
+from difftest.ground.printable import printable
+from difftest.jobs.ask import defaults
+from difftest.jobs.campaign.interruption import STATUS, interrupt
 
 COMMANDS = "difftest.commands"
 CONTINUES = "the same command continues"

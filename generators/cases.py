@@ -23,7 +23,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case, Data
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.layout import Mesh
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from generators.chances import always
 from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
 from generators.features import features

@@ -16,7 +16,7 @@ from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from generators.chances import equally, weighted
 from generators.layers import ByParameter, Cut, Placement, load
 

@@ -13,7 +13,6 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from difftest import plugins
 from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.case_number import CaseNumber
 from difftest.cases.described import Description
@@ -21,7 +20,8 @@ from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate
 from difftest.cases.model import Model
 from difftest.cases.options import Replication, Spelling
-from difftest.errors import UsageError
+from difftest.ground import plugins
+from difftest.ground.errors import UsageError
 from generators import training
 from generators.cases import case_bytes, case_seed
 from generators.chances import equally, weighted

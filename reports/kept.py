@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
-from difftest.errors import UsageError
 from difftest.findings import titles
 from difftest.findings.ledger import Ledger
+from difftest.ground.errors import UsageError
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 

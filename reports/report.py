@@ -10,12 +10,12 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from difftest.clock import utc_now, utc_today
-from difftest.errors import UsageError
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Ledger, read_ledger
 from difftest.findings.standing import Standing, grouped, headline
+from difftest.ground.clock import utc_now, utc_today
+from difftest.ground.errors import UsageError
 from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
 from difftest.records.comparisons import ORACLE, Comparisons, Counts

@@ -21,10 +21,10 @@ import click
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from difftest import made_environments  # noqa: E402  found on the path above
-from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
-from difftest.commands.service.scripts import compiled_hlo, run_script  # noqa: E402
 from difftest.findings.faults import KnownFault, read_faults  # noqa: E402
+from difftest.ground import made_environments  # noqa: E402  found on the path above
+from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
+from difftest.jobs.filing.script_runs import compiled_hlo, run_script  # noqa: E402
 from tools.fault_draft import Shown, draft  # noqa: E402
 from tools.releases import prepared, version  # noqa: E402
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from difftest.cases.case import Case
-from difftest.clock import utc_today
 from difftest.findings.ledger import Entry, read_ledger
+from difftest.ground.clock import utc_today
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 

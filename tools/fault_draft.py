@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from difftest.commands.service.known_script import KnownScript, script_of
 from difftest.findings.faults import NEWEST, KnownFault, fixed_in
+from difftest.jobs.filing.known_script import KnownScript, script_of
 from reports.draft.draft import render
 
 IMPACTS = {

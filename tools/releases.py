@@ -21,10 +21,10 @@ import msgspec
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from difftest import made_environments  # noqa: E402  found on the path above
-from difftest.commands.service.known_script import script_of, script_on_jax  # noqa: E402
-from difftest.commands.service.scripts import TRACEBACK, ScriptRun, run_script  # noqa: E402
 from difftest.findings.faults import KNOWN, KnownFault, age, read_faults  # noqa: E402
+from difftest.ground import made_environments  # noqa: E402  found on the path above
+from difftest.jobs.filing.known_script import script_of, script_on_jax  # noqa: E402
+from difftest.jobs.filing.script_runs import TRACEBACK, ScriptRun, run_script  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

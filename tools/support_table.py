@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from difftest import installed
 from difftest.commands.support import rows
+from difftest.ground import installed
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.observation import UNSUPPORTED, Observation
 from difftest.records.support import Refusal, Support, is_claimed, refusals

@@ -21,9 +21,9 @@ from pathlib import Path
 import msgspec
 import torch
 
-from difftest import installed
 from difftest.cases.case import Case
-from difftest.errors import UsageError
+from difftest.ground import installed
+from difftest.ground.errors import UsageError
 from difftest.judge.outcome import Origin, Outcome, Trace
 from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults

@@ -3,7 +3,7 @@
 `workers.isolate.progress` says what progress is.
 """
 
-from difftest.variables import number
+from difftest.ground.variables import number
 
 USUAL_SECONDS, MOST_SECONDS = 60.0, 24 * 3600.0
 DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from difftest import installed
-from difftest.errors import UnsupportedError, UsageError
+from difftest.ground import installed
+from difftest.ground.errors import UnsupportedError, UsageError
 from difftest.judge.outcome import NO_DETERMINISTIC, NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from workers.gpus import ON_GPUS, PLATFORMS

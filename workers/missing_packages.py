@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
-from difftest import installed
+from difftest.ground import installed
 
 SWALLOWED = {
     "Jax is required for this feature": ("jax", "torchax.tensor", "torchax.interop", "torchax.ops.mappings"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, NoTimeError
+from difftest.ground.errors import InfrastructureError, NoTimeError
 from difftest.judge.outcome import Outcome
 
 GRACE_SECONDS = 20.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeAlias
 
 from difftest.cases.case import Case
-from difftest.clock import utc_now
-from difftest.errors import InfrastructureError, LethalError, NoTimeError, UnsupportedError
+from difftest.ground.clock import utc_now
+from difftest.ground.errors import InfrastructureError, LethalError, NoTimeError, UnsupportedError
 from difftest.judge.divergence import Divergence
 from difftest.judge.losses import Losses, losses
 from difftest.judge.outcome import Failure, Outcome, Symptom

@@ -8,7 +8,7 @@ from functools import partial
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
 from difftest.campaign.groups import run_each
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, NoTimeError, UnsupportedError
+from difftest.ground.errors import InfrastructureError, NoTimeError, UnsupportedError
 from difftest.judge import canary
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.divergence import Divergence

@@ -12,7 +12,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.cases.case import Case
 from difftest.cases.resets import resets
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import LAYER, TwoByTwo, layer
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence

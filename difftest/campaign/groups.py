@@ -11,8 +11,8 @@ from difftest.campaign.campaign import BackendRun, Campaign, refused, run_backen
 from difftest.cases.case import Case
 from difftest.cases.inputs import without_input
 from difftest.cases.options import ACTS
-from difftest.clock import utc_now
-from difftest.errors import InfrastructureError, NoTimeError
+from difftest.ground.clock import utc_now
+from difftest.ground.errors import InfrastructureError, NoTimeError
 
 MOST_CASES = 20
 """How many cases a group has at most.

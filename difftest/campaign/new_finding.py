@@ -17,7 +17,7 @@ from difftest.campaign.evidence import (
 )
 from difftest.campaign.localise import LOCATED, locate
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import verdict
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence

@@ -21,8 +21,8 @@ from difftest.campaign.new_finding import operators_at_fault
 from difftest.campaign.postponed import gathered
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.clock import utc_now
-from difftest.errors import InfrastructureError
+from difftest.ground.clock import utc_now
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from difftest.campaign.campaign import Execute, ExecuteGroup
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, NoTimeError, StoppedError
+from difftest.ground.errors import InfrastructureError, NoTimeError, StoppedError
 from difftest.judge.outcome import Outcome
 
 

@@ -25,7 +25,7 @@ from difftest.cases.options import (
     Start,
     option_resets,
 )
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 
 SCHEMA = 2
 MOST_STEPS = 200

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 
 
 class Series(StrEnum):

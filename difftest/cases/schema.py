@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import inspect
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 
 MOST = 1_000_000
 """The greatest number among options and arguments."""

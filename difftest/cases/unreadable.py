@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from difftest.errors import DamagedError, UsageError
+from difftest.ground.errors import DamagedError, UsageError
 
 _OF_ANOTHER_VERSION = re.compile(
     r"contains unknown field|Invalid value '\w+' - at `\$\.model\.layers.*\.type`|unknown (?:feature|block) "

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 import click
 
-from difftest import plugins
+from difftest.ground import plugins
 
 
 class Group(StrEnum):

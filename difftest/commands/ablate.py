@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.ablation import Ablated, ablated
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.machine import machine
-from difftest.commands.service.options import json_option, trust_option, workers_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
+from difftest.jobs.ask.capacity import check_runnable
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import json_option, trust_option, workers_option
+from difftest.jobs.ask.targets import FindingTarget, read_finding
+from difftest.jobs.filing.ablation import Ablated, ablated
+from difftest.jobs.filing.execution import machine
+from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 from difftest.records import evidence
 

@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.bisection import ask_version, read_script
-from difftest.commands.service.environments import COMPANIONS, Environments
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import Deciding, json_option, trust_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.scripts import SECONDS
-from difftest.commands.service.targets import read_finding
-from difftest.commands.service.working import Working
 from difftest.findings.bisect import Answer, Bisected, VersionResult, bisect
+from difftest.ground.state_folder import state_folder
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import Deciding, json_option, trust_option
+from difftest.jobs.ask.targets import read_finding
+from difftest.jobs.filing.bisection import ask_version, read_script
+from difftest.jobs.filing.script_runs import SECONDS
+from difftest.jobs.installed.environments import COMPANIONS, Environments
+from difftest.jobs.screen.activity import Working
+from difftest.jobs.screen.output import print_json
 from difftest.records.finding import State
-from difftest.state_folder import state_folder
 
 TIMES = 3
 HOME = "bisect"

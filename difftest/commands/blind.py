@@ -4,19 +4,19 @@ from pathlib import Path
 
 import click
 
-from difftest.clock import utc_today
 from difftest.commands import Group
-from difftest.commands.service.drawn_cases import DrawnCases
-from difftest.commands.service.options import (
+from difftest.findings.blind import MOST, blind_shares
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
+from difftest.jobs.ask.options import (
     json_option,
     ledger_option,
     max_world_size_option,
     paths_option,
     seed_option,
 )
-from difftest.commands.service.output import print_json
-from difftest.findings.blind import MOST, blind_shares
-from difftest.findings.ledger import read_ledger
+from difftest.jobs.proof.selftest_cases import DrawnCases
+from difftest.jobs.screen.output import print_json
 from difftest.records.blind import lines
 
 CASES = 250

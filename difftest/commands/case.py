@@ -6,15 +6,15 @@ import click
 
 from difftest.cases.case_number import CaseNumber
 from difftest.commands import Group
-from difftest.commands.service.drawing import Drawing
-from difftest.commands.service.options import (
+from difftest.jobs.ask.case_source import Drawing
+from difftest.jobs.ask.options import (
     USUAL_PATHS,
     max_world_size_option,
     own_model_options,
     paths_option,
     seed_option,
 )
-from difftest.commands.service.own_model import take_model
+from difftest.jobs.ask.own_model import take_model
 
 GROUP = Group.ASK
 

@@ -14,23 +14,23 @@ import click
 
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
-from difftest.clock import utc_today
 from difftest.commands import Group
-from difftest.commands.service.conclusion import conclude
-from difftest.commands.service.options import (
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
+from difftest.ground.errors import UsageError
+from difftest.jobs.ask.options import (
     fail_on_option,
     json_option,
     least_compared_option,
     ledger_option,
     most_inconclusive_option,
 )
-from difftest.commands.service.request import Request
-from difftest.commands.service.run_pairs import are_runs, compare_runs
-from difftest.commands.service.storage import Out, Output, opened
-from difftest.commands.service.tally import Tally
-from difftest.commands.service.working import Working
-from difftest.errors import UsageError
-from difftest.findings.ledger import read_ledger
+from difftest.jobs.ask.request import Request
+from difftest.jobs.campaign.conclusion import conclude
+from difftest.jobs.campaign.run_pairs import are_runs, compare_runs
+from difftest.jobs.campaign.storage import Out, Output, opened
+from difftest.jobs.campaign.tally import Tally
+from difftest.jobs.screen.activity import Working
 from difftest.records import announced
 from difftest.records.bundle import Joined
 from difftest.records.bundle_archive import unpacked

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.entries import reachable_entries
-from difftest.commands.service.options import json_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.targets import read_corpus
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
+from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.targets import read_corpus
+from difftest.jobs.campaign.reachable_entries import reachable_entries
+from difftest.jobs.screen.output import print_json
 from difftest.records.blind import lines
 from difftest.records.corpus import Corpus
 from difftest.records.coverage import COUNTED, WHAT, Coverage

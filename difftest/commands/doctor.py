@@ -10,14 +10,14 @@ from typing import Any
 import click
 import psutil
 
-from difftest import installed
 from difftest.commands import Group
-from difftest.commands.service import readiness
-from difftest.commands.service.options import json_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import most_ranks
-from difftest.commands.service.readiness import State
-from difftest.commands.service.terminal import Style, print_line
+from difftest.ground import installed
+from difftest.jobs.ask.capacity import most_ranks
+from difftest.jobs.ask.options import json_option
+from difftest.jobs.installed import readiness
+from difftest.jobs.installed.readiness import State
+from difftest.jobs.screen.output import print_json
+from difftest.jobs.screen.terminal import Style, print_line
 
 PACKAGES = {
     "numpy": "", "pandas": "", "pyarrow": "", "hypothesis": "",

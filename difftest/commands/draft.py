@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.issue import Issue, write_issue
-from difftest.commands.service.options import json_option, most_a_day_option, tracker_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.targets import read_finding
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import json_option, most_a_day_option, tracker_option
+from difftest.jobs.ask.targets import read_finding
+from difftest.jobs.filing.draft import Issue, write_issue
+from difftest.jobs.screen.output import print_json
 
 GROUP = Group.REPORT
 

@@ -5,13 +5,13 @@ import sys
 
 import click
 
-from difftest import made_environments
 from difftest.commands import Group
-from difftest.commands.service.environments import make
-from difftest.commands.service.options import json_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.recipes import ALLOWED, RECIPES, everything, recipe, require_space
-from difftest.errors import UsageError
+from difftest.ground import made_environments
+from difftest.ground.errors import UsageError
+from difftest.jobs.ask.options import json_option
+from difftest.jobs.installed.environments import make
+from difftest.jobs.installed.recipes import ALLOWED, RECIPES, everything, recipe, require_space
+from difftest.jobs.screen.output import print_json
 
 GROUP = Group.ASK
 

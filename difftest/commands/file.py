@@ -6,19 +6,19 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.chain import Chain, HaltError, agreed
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.machine import machine
-from difftest.commands.service.options import (
+from difftest.findings.ledger import read_ledger
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import (
     json_option,
     most_a_day_option,
     tracker_option,
     trust_option,
     workers_option,
 )
-from difftest.commands.service.output import print_json
-from difftest.commands.service.targets import read_finding
-from difftest.findings.ledger import read_ledger
+from difftest.jobs.ask.targets import read_finding
+from difftest.jobs.filing.chain import Chain, HaltError, agreed
+from difftest.jobs.filing.execution import machine
+from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 from difftest.reduce.search import BUDGET
 

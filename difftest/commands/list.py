@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from difftest import plugins
 from difftest.commands import Group
-from difftest.commands.service.options import json_option
-from difftest.commands.service.output import print_json
+from difftest.ground import plugins
+from difftest.jobs.ask.options import json_option
+from difftest.jobs.screen.output import print_json
 
 KINDS = {
     "backends": "workers.backends",

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.cluster import on_cluster
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import Backends, json_option, trust_option, workers_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.reduction import Task, keep, read_task, search, size_in_words
+from difftest.jobs.ask.capacity import check_runnable
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import Backends, json_option, trust_option, workers_option
+from difftest.jobs.campaign.cluster import on_cluster
+from difftest.jobs.filing.reduction import Task, keep, read_task, search, size_in_words
+from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import BUDGET, Reduced

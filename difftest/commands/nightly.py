@@ -12,14 +12,12 @@ from typing import Any
 
 import click
 
-from difftest import plugins
-from difftest.clock import utc_today
 from difftest.commands import Group
-from difftest.commands.service.conclusion import conclude
-from difftest.commands.service.generated_cases import campaign_on_cluster, define
-from difftest.commands.service.night import Night, run_night
-from difftest.commands.service.night_before import night_before
-from difftest.commands.service.options import (
+from difftest.findings.ledger import read_ledger
+from difftest.ground import plugins
+from difftest.ground.clock import utc_today
+from difftest.ground.errors import StoppedError
+from difftest.jobs.ask.options import (
     Deciding,
     Duration,
     address_option,
@@ -36,12 +34,14 @@ from difftest.commands.service.options import (
     programs_option,
     workers_option,
 )
-from difftest.commands.service.own_model import take_model
-from difftest.commands.service.progress import announce
-from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
-from difftest.commands.service.storage import Out, Output, opened
-from difftest.errors import StoppedError
-from difftest.findings.ledger import read_ledger
+from difftest.jobs.ask.own_model import take_model
+from difftest.jobs.ask.request import TWICE_EVERY, CampaignRequest
+from difftest.jobs.campaign.conclusion import conclude
+from difftest.jobs.campaign.generated_cases import campaign_on_cluster, define
+from difftest.jobs.campaign.night_before import night_before
+from difftest.jobs.campaign.progress import announce
+from difftest.jobs.campaign.storage import Out, Output, opened
+from difftest.jobs.night.night import Night, run_night
 from difftest.records import announced, resume
 
 BUDGET_SECONDS = 3600.0

@@ -13,8 +13,10 @@ import click
 from difftest.cases.case import Case
 from difftest.cases.described import Description
 from difftest.commands import Group
-from difftest.commands.service.drawing import Drawing
-from difftest.commands.service.options import (
+from difftest.ground.errors import InfrastructureError
+from difftest.jobs.ask.capacity import check_runnable
+from difftest.jobs.ask.case_source import Drawing
+from difftest.jobs.ask.options import (
     USUAL_PATHS,
     Backends,
     json_option,
@@ -26,12 +28,10 @@ from difftest.commands.service.options import (
     seed_option,
     trust_option,
 )
-from difftest.commands.service.output import print_json
-from difftest.commands.service.own_model import take_model
-from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.recording import Recording
-from difftest.commands.service.request import CASES
-from difftest.errors import InfrastructureError
+from difftest.jobs.ask.own_model import take_model
+from difftest.jobs.ask.request import CASES
+from difftest.jobs.campaign.bundle_recording import Recording
+from difftest.jobs.screen.output import print_json
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_archive import SUFFIX, pack
 from difftest.records.case_files import read_case

@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.cpu_load import busy
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import Backends, json_option, load_option, trust_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.repeats import rates, repeats
-from difftest.commands.service.targets import read_target
-from difftest.commands.service.working import Working
-from difftest.errors import InfrastructureError, UsageError
+from difftest.ground.errors import InfrastructureError, UsageError
+from difftest.jobs.ask.capacity import check_runnable
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import Backends, json_option, load_option, trust_option
+from difftest.jobs.ask.targets import read_target
+from difftest.jobs.campaign.cpu_load import busy
+from difftest.jobs.campaign.repeats import rates, repeats
+from difftest.jobs.screen.activity import Working
+from difftest.jobs.screen.output import print_json
 from difftest.records.comparisons import COMPLETED
 
 GROUP = Group.UNDERSTAND

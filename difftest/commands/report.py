@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
-from difftest.clock import utc_today
 from difftest.commands import Group
-from difftest.commands.service.damage import set_aside_and_report
-from difftest.commands.service.entries import reachable_entries
-from difftest.commands.service.listing import list_again
-from difftest.commands.service.options import Names, json_option, ledger_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.targets import campaign_corpus
 from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
+from difftest.jobs.ask.damaged_records import set_aside_and_report
+from difftest.jobs.ask.options import Names, json_option, ledger_option
+from difftest.jobs.ask.targets import campaign_corpus
+from difftest.jobs.campaign.listed_again import list_again
+from difftest.jobs.campaign.reachable_entries import reachable_entries
+from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 
 GROUP = Group.REPORT

@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.consent import require_own_finding
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.machine import executing, machine
-from difftest.commands.service.options import Deciding, json_option, trust_option
-from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.reproduction import Reproduction, reproduce
-from difftest.commands.service.script_files import keep_script, replayed
-from difftest.commands.service.targets import FindingTarget, read_finding
-from difftest.commands.service.working import Working
+from difftest.jobs.ask.capacity import check_runnable
+from difftest.jobs.ask.consent import require_own_finding
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import Deciding, json_option, trust_option
+from difftest.jobs.ask.targets import FindingTarget, read_finding
+from difftest.jobs.filing.execution import executing, machine
+from difftest.jobs.filing.kept_script import keep_script, replayed
+from difftest.jobs.filing.reproduction import Reproduction, reproduce
+from difftest.jobs.screen.activity import Working
+from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 from difftest.records.corpus import SCRIPT
 

@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.campaign_run import run_campaign
-from difftest.commands.service.drawing import PROGRAMS
-from difftest.commands.service.options import (
+from difftest.jobs.ask.case_source import PROGRAMS
+from difftest.jobs.ask.options import (
     USUAL_PATHS,
     Duration,
     address_option,
@@ -30,10 +29,11 @@ from difftest.commands.service.options import (
     seed_option,
     workers_option,
 )
-from difftest.commands.service.own_model import take_model
-from difftest.commands.service.progress import announce
-from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
-from difftest.commands.service.storage import Out, opened
+from difftest.jobs.ask.own_model import take_model
+from difftest.jobs.ask.request import CASES, TWICE_EVERY, CampaignRequest
+from difftest.jobs.campaign.progress import announce
+from difftest.jobs.campaign.run import run_campaign
+from difftest.jobs.campaign.storage import Out, opened
 
 GROUP = Group.FIND
 

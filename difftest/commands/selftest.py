@@ -18,12 +18,9 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.groups import grouped
 from difftest.campaign.memo import Memo
 from difftest.commands import Group
-from difftest.commands.service.cluster import Cluster, on_cluster
-from difftest.commands.service.cpu_load import busy
-from difftest.commands.service.drawn_cases import DrawnCases
-from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
-from difftest.commands.service.null_campaign import NullCampaign, check_all
-from difftest.commands.service.options import (
+from difftest.findings.ledger import read_ledger
+from difftest.ground.errors import StoppedError
+from difftest.jobs.ask.options import (
     Names,
     backends_option,
     inputs_option,
@@ -33,16 +30,19 @@ from difftest.commands.service.options import (
     seed_option,
     workers_option,
 )
-from difftest.commands.service.output import print_json
-from difftest.commands.service.planting import Planting, chosen_defects
-from difftest.errors import StoppedError
-from difftest.findings.ledger import read_ledger
+from difftest.jobs.campaign.cluster import Cluster, on_cluster
+from difftest.jobs.campaign.cpu_load import busy
+from difftest.jobs.proof.correct_runs import null_summary
+from difftest.jobs.proof.green_campaigns import GreenCampaigns, chosen_vacuous
+from difftest.jobs.proof.green_summary import green_summary
+from difftest.jobs.proof.null_campaign import NullCampaign, check_all
+from difftest.jobs.proof.planted_campaigns import Planting, chosen_defects
+from difftest.jobs.proof.planted_summary import Planted, planted_summary
+from difftest.jobs.proof.rates import passed
+from difftest.jobs.proof.selftest_cases import DrawnCases
+from difftest.jobs.proof.sweep import detection_curve
+from difftest.jobs.screen.output import print_json
 from difftest.records.disk import replace_file, writing
-from difftest.selftest.correct_runs import null_summary
-from difftest.selftest.green import green_summary
-from difftest.selftest.planted import Planted, planted_summary
-from difftest.selftest.rates import passed
-from difftest.selftest.sweep import detection_curve
 
 if TYPE_CHECKING:
     from workers.faults import VacuousFault

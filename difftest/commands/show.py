@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import json_option
-from difftest.commands.service.targets import FindingTarget, read_finding
-from difftest.commands.service.terminal import Style, print_line
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.standing import Standing, in_words, of_cause
+from difftest.jobs.ask.finding_path import FindingPath
+from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.targets import FindingTarget, read_finding
+from difftest.jobs.screen.terminal import Style, print_line
 from difftest.records.evidence import OTHER, OTHER_SINGLE, SINGLE
 from difftest.records.finding import Finding
 

@@ -3,9 +3,9 @@
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.options import json_option
-from difftest.commands.service.output import print_json
-from difftest.selftest.support import SAMPLE, Support, markdown, table
+from difftest.jobs.ask.options import json_option
+from difftest.jobs.proof.support_table import SAMPLE, Support, markdown, table
+from difftest.jobs.screen.output import print_json
 
 
 def rows() -> list[Support]:

@@ -6,25 +6,25 @@ from typing import Any
 
 import click
 
-from difftest import plugins
-from difftest.clock import utc_today
 from difftest.commands import Group
-from difftest.commands.service.cluster import on_cluster
-from difftest.commands.service.finding_path import located
-from difftest.commands.service.options import (
+from difftest.findings.causes import causes
+from difftest.findings.ledger import Entry, Ledger, read_ledger
+from difftest.findings.triage import TIMES, Status, Triaged, triage
+from difftest.ground import plugins
+from difftest.ground.clock import utc_today
+from difftest.ground.errors import InfrastructureError
+from difftest.jobs.ask.capacity import check_runnable, most_ranks
+from difftest.jobs.ask.finding_path import located
+from difftest.jobs.ask.options import (
     Deciding,
     json_option,
     ledger_option,
     trust_option,
     workers_option,
 )
-from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_runnable, most_ranks
-from difftest.commands.service.targets import read_corpus
-from difftest.errors import InfrastructureError
-from difftest.findings.causes import causes
-from difftest.findings.ledger import Entry, Ledger, read_ledger
-from difftest.findings.triage import TIMES, Status, Triaged, triage
+from difftest.jobs.ask.targets import read_corpus
+from difftest.jobs.campaign.cluster import on_cluster
+from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 from difftest.records import announced
 from difftest.records.corpus import Corpus

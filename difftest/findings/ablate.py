@@ -12,8 +12,8 @@ from difftest.campaign.again import rerun
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.memo import oracle_once
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, NoTimeError
 from difftest.findings.ablations import Ablation, Baseline, ablations
+from difftest.ground.errors import InfrastructureError, NoTimeError
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.records.evidence import UNDECIDED

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 
 Answer: TypeAlias = Literal["shown", "absent", "unreliable", "untold"]
 """What the runs of one version say of the fault; `untold`: nothing."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.records import read_limits
 from difftest.records.finding import State
 

@@ -19,13 +19,13 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.cases.layers.module import function_called
 from difftest.cases.resets import resets
-from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
 from difftest.findings.faults import KNOWN, KnownFault, known
+from difftest.ground.errors import UsageError
+from difftest.ground.plugins import IN, plain
 from difftest.judge import predictions
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
-from difftest.plugins import IN, plain
 from difftest.records import read_limits
 from difftest.records.evidence import DECIDED_BY
 

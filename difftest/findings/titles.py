@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from difftest.campaign.localise import place
 from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
+from difftest.ground.plugins import IN, plain
 from difftest.judge import damage
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import FAILURES
 from difftest.judge.outcome import Symptom
 from difftest.judge.programs import LEFT_OPEN, LOST_ALIAS
 from difftest.judge.stage import Stage
-from difftest.plugins import IN, plain
 from difftest.records.evidence import DECIDED_BY
 from difftest.records.finding import Finding
 

@@ -16,9 +16,9 @@ from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
-from difftest.clock import utc_now
-from difftest.errors import InfrastructureError, NoTimeError
 from difftest.findings.ledger import Entry, Ledger
+from difftest.ground.clock import utc_now
+from difftest.ground.errors import InfrastructureError, NoTimeError
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 

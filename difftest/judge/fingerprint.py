@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from difftest.ground.plugins import ENVIRONMENT, IN, plain
 from difftest.judge.outcome import Symptom
-from difftest.plugins import ENVIRONMENT, IN, plain
 
 DIGEST_LENGTH = 8
 SEPARATOR = "-"

@@ -18,7 +18,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
-from difftest.errors import InfrastructureError, UnsupportedError, UsageError
+from difftest.ground.errors import InfrastructureError, UnsupportedError, UsageError
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.records import bundle_lines, traces
 from difftest.records.bundle_lines import EVIDENCE, LINES, MISSING, REQUESTED, Absent, Run, Who

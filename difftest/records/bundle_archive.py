@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from difftest.errors import UsageError
-from difftest.own_folder import own_folder
+from difftest.ground.errors import UsageError
+from difftest.ground.own_folder import own_folder
 
 SUFFIX = ".zip"
 """Of the file's name."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.errors import DamagedError, UsageError
+from difftest.ground.errors import DamagedError, UsageError
 from difftest.records import read_limits
 from difftest.records.disk import replace_file
 

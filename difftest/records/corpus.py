@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.errors import DamagedError, UsageError
+from difftest.ground.errors import DamagedError, UsageError
 from difftest.judge.fingerprint import Fingerprint
 from difftest.records import index, read_limits
 from difftest.records.case_files import read_case, write_case

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from difftest.errors import DamagedError
+from difftest.ground.errors import DamagedError
 from difftest.records.case_files import read_case
 from difftest.records.corpus import DAMAGED, REDUCED, Corpus
 from difftest.records.disk import append, keep_ranges, move_aside, writing

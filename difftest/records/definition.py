@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from difftest import installed
+from difftest.ground import installed
 from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import replace_file, writing
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from difftest.errors import DamagedError, InfrastructureError, UsageError
+from difftest.ground.errors import DamagedError, InfrastructureError, UsageError
 from difftest.records import read_limits
 
 FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENFILE, errno.EMFILE})

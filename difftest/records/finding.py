@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import msgspec
 
-from difftest.errors import DamagedError, UsageError
+from difftest.ground.errors import DamagedError, UsageError
 from difftest.judge.divergence import Divergence, Whole
 from difftest.judge.pieces import Piece
 from difftest.records.former_names import current_name

@@ -21,7 +21,7 @@ from zipfile import BadZipFile
 
 import msgspec
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.records.columns import NAMES, Columns
 from difftest.records.disk import open_plain, replace_file
 from difftest.records.observation import Line, Observation, read_lines

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from difftest.errors import DamagedError, UsageError
+from difftest.ground.errors import DamagedError, UsageError
 from difftest.judge.capability import Lack
 from difftest.judge.divergence import Whole
 from difftest.judge.losses import Losses

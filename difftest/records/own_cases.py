@@ -1,7 +1,7 @@
 """Which findings this user's own campaigns made, and which users' modules were run: entries by digest.
 
 The script of a finding, and the source of a module, run with the user's rights. What somebody else made runs
-only after the user agreed (`difftest.commands.service.consent`).
+only after the user agreed (`difftest.jobs.ask.consent`).
 """
 
 from difftest.cases.case import Case

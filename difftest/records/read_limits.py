@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from difftest.errors import DamagedError
+from difftest.ground.errors import DamagedError
 
 MOST_CASE_BYTES = 2**20
 """The most of a case; the largest valid one has some ten thousand bytes."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from difftest.errors import DamagedError
+from difftest.ground.errors import DamagedError
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
 from difftest.records import read_limits

@@ -7,9 +7,9 @@ Each entry is a file in the folder `scripts`, `findings` or `models` of the user
 import hashlib
 from typing import Literal, TypeAlias
 
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
+from difftest.ground.state_folder import state_folder
 from difftest.records.disk import replace_file
-from difftest.state_folder import state_folder
 
 Kind: TypeAlias = Literal["scripts", "findings", "models"]
 

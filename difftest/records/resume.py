@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.records.columns import END, Columns
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import OBSERVATIONS, Corpus

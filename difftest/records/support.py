@@ -18,8 +18,8 @@ from importlib import resources
 
 import msgspec
 
+from difftest.ground.plugins import plain
 from difftest.judge.capability import Lack
-from difftest.plugins import plain
 from difftest.records.reachable import KERNEL, RULE, reachable
 
 FILE = "support.json"

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from difftest.cases.layout import Placements
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.judge.events import Count, Events, Word
 from difftest.judge.outcome import Array, Failure, Origin, Outcome, Sharded, Symptom, Tensors, Trace
 from difftest.judge.stage import Stage

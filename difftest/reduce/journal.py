@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from difftest.errors import DamagedError
+from difftest.ground.errors import DamagedError
 from difftest.records.corpus import DAMAGED
 from difftest.records.disk import append, move_aside, whole_lines
 

@@ -4,7 +4,7 @@ import difflib
 import fnmatch
 from collections.abc import Mapping, Sequence
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.runs.read import Key, Run, Whole
 
 LEAST_SHARED = 0.5

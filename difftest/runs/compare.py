@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import by_structure, require_names
@@ -36,8 +36,8 @@ def compare(
     the second run's names of modules and parameters by those of the first; a parent stands for what is below
     it, and `*` for one part. Without it, names that share little are aligned by structure.
 
-    `difftest.errors.UsageError` for a folder without a run, for noise that is not perturbed or is one of the
-    two, and for a name that the first run does not have.
+    `difftest.ground.errors.UsageError` for a folder without a run, for noise that is not perturbed or is one
+    of the two, and for a name that the first run does not have.
     """
     runs = read(Path(first)), read(Path(second))
     repeated = [read(Path(one)) for one in noise]

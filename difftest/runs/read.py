@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from difftest.errors import DamagedError, UsageError
+from difftest.ground.errors import DamagedError, UsageError
 from difftest.records.disk import whole_lines
 from difftest.runs import layout
 from difftest.runs.layout import (

@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 from hypothesis.strategies import SearchStrategy
 
-from difftest import plugins
 from difftest.cases.layer import Parameters
 from difftest.cases.layers.building_block import Arguments, BuildingBlock
+from difftest.ground import plugins
 
 Dims: TypeAlias = tuple[int, ...]
 """The dims along which a tensor may be sharded beside its first one."""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec import structs
 
-from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.options import Feature, FeatureOption
+from difftest.ground import plugins
 from generators.chances import sometimes
 
 

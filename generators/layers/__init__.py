@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from hypothesis.strategies import SearchStrategy
 
-from difftest import plugins
 from difftest.cases.layer import Layer
 from difftest.cases.layout import Replicate, Shard
+from difftest.ground import plugins
 
 Layers: TypeAlias = tuple[Layer, ...]
 

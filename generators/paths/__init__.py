@@ -11,11 +11,11 @@ from typing import Protocol
 
 from hypothesis.strategies import SearchStrategy
 
-from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.layout import Layout, Mesh
 from difftest.cases.model import Model
-from difftest.errors import UsageError
+from difftest.ground import plugins
+from difftest.ground.errors import UsageError
 from generators.models import Purpose
 
 

@@ -15,13 +15,13 @@ from typing import ClassVar, Protocol
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from difftest import installed, plugins
 from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
+from difftest.ground import installed, plugins
+from difftest.ground.printable import printable
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
-from difftest.printable import printable
 from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from difftest.credentials import without_url_passwords
+from difftest.ground.credentials import without_url_passwords
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = "difftest|generators|reports|workers"

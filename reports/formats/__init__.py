@@ -6,7 +6,7 @@ is what `--formats` takes.
 
 from typing import BinaryIO, Protocol
 
-from difftest import plugins
+from difftest.ground import plugins
 from reports.report import Report
 
 

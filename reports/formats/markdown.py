@@ -13,7 +13,7 @@ import pandas as pd
 
 from difftest.findings import standing
 from difftest.findings.causes import Cause
-from difftest.printable import printable
+from difftest.ground.printable import printable
 from difftest.records.finding import Finding
 from reports import cells, covered, tables
 from reports.page import spoken

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from difftest.plugins import IN
+from difftest.ground.plugins import IN
 from difftest.records.comparisons import ORACLE
 from difftest.records.observation import MOST_REASON
 from reports import cells, tables

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from difftest import sources
 from difftest.cases.case import Case
 from difftest.cases.layers.own import Own
 from difftest.cases.schema import NAME
+from difftest.ground import sources
 from reports.reproducer import features
 from reports.reproducer.script import Script
 from reports.reproducer.values import python

@@ -8,7 +8,7 @@ script is neither run nor written.
 import ast
 
 from difftest.cases.calls import BEYOND_TENSORS
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 
 FRAMEWORKS = frozenset({"torch", "torch_xla", "torchax", "jax", "numpy"})
 

@@ -24,14 +24,14 @@ import click
 import msgspec
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 
 from samples import a_failure, candidate, oracle, tensor_parallel_case  # noqa: E402  found on the path above
 
 from difftest.campaign.campaign import ORACLE, Campaign  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from difftest.cases.case import Case  # noqa: E402
-from difftest.commands.service.tally import Tally  # noqa: E402
+from difftest.jobs.campaign.tally import Tally  # noqa: E402
 from difftest.judge.comparator import compare  # noqa: E402
 from difftest.judge.outcome import Outcome  # noqa: E402
 from difftest.records.corpus import Corpus  # noqa: E402

@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 
 from real_runs import together  # noqa: E402
 
@@ -30,7 +30,7 @@ from benchmarks._processor_time import processor_seconds  # noqa: E402  found on
 from difftest.campaign.campaign import ORACLE, Campaign  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from difftest.cases.case import Case  # noqa: E402
-from difftest.errors import InfrastructureError  # noqa: E402
+from difftest.ground.errors import InfrastructureError  # noqa: E402
 from difftest.judge.outcome import Failure, Outcome  # noqa: E402
 from difftest.records.corpus import Corpus  # noqa: E402
 from generators.cases import case_at  # noqa: E402

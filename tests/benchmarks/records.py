@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 
 from difftest.judge.measured import Measurement  # noqa: E402  found on the path above
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 
 from samples import a_case  # noqa: E402  found on the path above
 

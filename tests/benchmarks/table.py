@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE.parent / "support")]
 
 NAMES = sorted(file.stem for file in (HERE / "targets").glob("[a-z]*.py"))
 

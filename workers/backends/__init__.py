@@ -8,10 +8,10 @@ that join it, never at the top of its file.
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from difftest import plugins
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
-from difftest.errors import UsageError
+from difftest.ground import plugins
+from difftest.ground.errors import UsageError
 from workers.sides import Profile
 
 if TYPE_CHECKING:

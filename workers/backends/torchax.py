@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from difftest import installed
 from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Placements, ways
+from difftest.ground import installed
 from difftest.judge.outcome import Sharded
 from workers import sides
 from workers.gpus import ON_GPUS, PLATFORMS, gpu_count

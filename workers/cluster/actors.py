@@ -16,10 +16,10 @@ from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, UnsupportedError
+from difftest.ground.errors import InfrastructureError, UnsupportedError
+from difftest.ground.own_folder import remove_abandoned
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.judge.stage import Stage
-from difftest.own_folder import remove_abandoned
 from workers import backends, faults
 from workers.cluster.environments import Environment
 from workers.isolate import groups, sandbox

@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from difftest.errors import NoTimeError, StoppedError
+from difftest.ground.errors import NoTimeError, StoppedError
 
 POLL_SECONDS = 0.5
 """How often a call that waits looks whether the connection has ended."""

@@ -18,7 +18,7 @@ import ray
 
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
-from difftest.errors import NODE_LOST, InfrastructureError, LethalError, NoTimeError
+from difftest.ground.errors import NODE_LOST, InfrastructureError, LethalError, NoTimeError
 from difftest.judge.outcome import Origin, Outcome
 from workers import backends, faults
 from workers.cluster import connection, environments, nodes

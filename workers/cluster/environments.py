@@ -33,9 +33,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from difftest import made_environments
-from difftest.errors import UsageError
-from difftest.plugins import IN
+from difftest.ground import made_environments
+from difftest.ground.errors import UsageError
+from difftest.ground.plugins import IN
 from workers.isolate import zygotes
 from workers.torch.devices import SHARE_VARIABLE
 

@@ -10,7 +10,7 @@ import ray
 from ray._private import ray_constants
 from ray._private import worker as ray_worker
 
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
 from workers.cluster.connection import Connection
 
 EVERY_SECONDS = 1.0

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from difftest import processes
-from difftest.own_folder import abandoned, own_folder, remove, short_parent
+from difftest.ground import processes
+from difftest.ground.own_folder import abandoned, own_folder, remove, short_parent
 from workers.isolate import environment_variables
 
 LONGEST_PARENT = 19

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import ray
 
-from difftest.errors import StoppedError
+from difftest.ground.errors import StoppedError
 from workers.cluster import connection
 from workers.cluster.environments import Resources
 

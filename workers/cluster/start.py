@@ -17,8 +17,8 @@ from ray._private import worker as ray_worker
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # of a compiled module
 from ray.job_config import JobConfig
 
-from difftest import processes
-from difftest.errors import InfrastructureError
+from difftest.ground import processes
+from difftest.ground.errors import InfrastructureError
 from workers.cluster import connection, guardian, health, instance, token
 from workers.isolate import environment_variables, zygotes
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
 from workers.cluster import connection, environments
 from workers.cluster.actors import Crew, Runner
 from workers.cluster.environments import Environment

@@ -14,7 +14,7 @@ from typing import Any
 
 from ray import _raylet
 
-from difftest.errors import InfrastructureError, UsageError
+from difftest.ground.errors import InfrastructureError, UsageError
 from workers.isolate import environment_variables
 
 MODE, TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"

@@ -1,9 +1,9 @@
 """Whether a run was made with the packages whose versions define its campaign."""
 
-from difftest import installed
-from difftest.errors import InfrastructureError
+from difftest.ground import installed
+from difftest.ground.errors import InfrastructureError
+from difftest.ground.plugins import IN
 from difftest.judge.outcome import Outcome
-from difftest.plugins import IN
 from workers.cluster.environments import Environment
 
 

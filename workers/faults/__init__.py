@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from difftest import plugins
 from difftest.cases.case import Case
+from difftest.ground import plugins
 from workers.gpus import gpu_count
 
 if TYPE_CHECKING:

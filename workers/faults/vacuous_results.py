@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, local_slices
-from difftest.errors import UnsupportedError
+from difftest.ground.errors import UnsupportedError
 from difftest.judge.outcome import Array, Origin, Outcome, Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.deadlines import MOST_SECONDS

@@ -3,7 +3,7 @@
 import uuid
 
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.outcome import Origin, Outcome
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from difftest.cases.described import Description
 from difftest.cases.layout import Mesh
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from workers.isolate.zygotes import environment
 
 MOST_SECONDS = 600.0

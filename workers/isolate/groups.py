@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, UnsupportedError
+from difftest.ground.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Origin, Outcome
 from workers import backends
 from workers.isolate import limits, sandbox

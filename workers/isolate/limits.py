@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.cases.case import Case
+from difftest.ground.variables import number
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.records import traces
-from difftest.variables import number
 from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import processes
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from difftest.own_folder import own_folder
+from difftest.ground.own_folder import own_folder
 from workers.isolate import symbols
 
 SOURCE = Path(__file__).with_name("native_frames.c")

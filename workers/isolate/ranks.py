@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from difftest.errors import OUT_OF_MEMORY, InfrastructureError, LethalError
+from difftest.ground.errors import OUT_OF_MEMORY, InfrastructureError, LethalError
 from workers.isolate import limits, native_frames, processes, run_folder
 from workers.isolate.limits import Excess, RunLimits
 from workers.isolate.messages import Began, Gone, Meeting, OfRun, RankRequest, Work

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from difftest.errors import InfrastructureError, UsageError
+from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
 from difftest.records import traces

@@ -12,9 +12,9 @@ from functools import reduce
 from pathlib import Path
 
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError
+from difftest.ground.own_folder import own_folder
 from difftest.judge.outcome import Failure, Origin, Outcome, Trace
-from difftest.own_folder import own_folder
 from workers import backends
 from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import limits, refused, run_folder

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from msgspec import DecodeError
 
-from difftest.errors import InfrastructureError
-from difftest.inherited import inherited
-from difftest.own_folder import own_folder, short_parent
+from difftest.ground.errors import InfrastructureError
+from difftest.ground.inherited import inherited
+from difftest.ground.own_folder import own_folder, short_parent
 from workers.isolate import messages
 from workers.isolate.messages import Began, ForkRequest, Gone, OfRun, Ready, Reply, ZygoteRequest
 from workers.isolate.zygote_places import ZygotePlace
@@ -154,7 +154,7 @@ def _not_started(place: ZygotePlace) -> InfrastructureError:
 def environment() -> dict[str, str]:
     """The environment variables that a zygote is started with.
 
-    They hold no secrets (`difftest.inherited`). Where this is a checkout and not an installed package,
+    They hold no secrets (`difftest.ground.inherited`). Where this is a checkout and not an installed package,
     `PYTHONPATH` begins with the checkout.
     """
     kept = inherited(os.environ)

@@ -16,12 +16,12 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from difftest import sources
 from difftest.cases.case import DType
 from difftest.cases.described import Description
 from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.layout import Mesh
-from difftest.errors import UsageError
+from difftest.ground import sources
+from difftest.ground.errors import UsageError
 from workers.own import loaded, loops, made, placed
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch, explained

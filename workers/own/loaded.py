@@ -19,9 +19,9 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from difftest import sources
 from difftest.cases.layers.own import Own
-from difftest.errors import UsageError
+from difftest.ground import sources
+from difftest.ground.errors import UsageError
 from workers.own import masks
 
 ROOTS = ("", "src")

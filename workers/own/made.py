@@ -14,7 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.own import Own
 from difftest.cases.numbers import IGNORE_INDEX, Batch, Integers
-from difftest.errors import UnsupportedError, UsageError
+from difftest.ground.errors import UnsupportedError, UsageError
 from workers.own import loaded
 
 COMPLEX = {torch.float64: torch.complex128}

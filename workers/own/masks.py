@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from difftest.cases.case import DType
 from difftest.cases.draws import round_to
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 
 Feed: TypeAlias = Callable[[Tensor], Tensor]
 """Turns a host tensor of all rows into what the module's tensors are: a rank's rows, or a sharded tensor."""

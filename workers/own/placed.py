@@ -12,7 +12,7 @@ from typing import Any
 
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Placement, Placements, Replicate, Shard, replicated
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from workers.own.trial import explained
 
 DATA_AXES = ("dp", "dp_replicate", "dp_shard")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.numbers import IGNORE_INDEX
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from workers.own.trial import ROWS, Trial, TrialBatch, close, gradients
 
 HALVES = (slice(0, ROWS // 2), slice(ROWS // 2, ROWS))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from workers.own import loaded, made
 from workers.own.masks import Masks
 from workers.own.observed import Mixes, Random, Reads

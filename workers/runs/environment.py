@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import distributed, nn
 
-from difftest.installed import COMPUTING, versions
+from difftest.ground.installed import COMPUTING, versions
 from difftest.runs.layout import Environment, Module
 from workers.runs.hooks import named, path_of
 from workers.runs.placing import Batch, is_dtensor

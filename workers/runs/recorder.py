@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.runs import layout
 from difftest.runs.comparison import Place
 from workers.runs.checking import State, check

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from difftest.runs import layout
 from difftest.runs.layout import WIDTH, Environment, Floats, Step, Tensor
 

@@ -9,7 +9,7 @@ compiled in processes beside the rank's own, which would outlive it.
 
 import os
 
-from difftest.state_folder import state_folder
+from difftest.ground.state_folder import state_folder
 
 os.environ |= {
     "TORCHINDUCTOR_CACHE_DIR": str(state_folder("inductor")),

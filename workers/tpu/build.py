@@ -1,6 +1,6 @@
 """Builds the PJRT plugin in `shim/`: once for each version of its source and of the CPU plugin.
 
-It is kept in the user's state (`difftest.state_folder`).
+It is kept in the user's state (`difftest.ground.state_folder`).
 """
 
 import hashlib
@@ -10,8 +10,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from difftest.errors import InfrastructureError
-from difftest.state_folder import state_folder
+from difftest.ground.errors import InfrastructureError
+from difftest.ground.state_folder import state_folder
 
 SOURCES = Path(__file__).with_name("shim")
 NAME = "libshim.so"

@@ -6,9 +6,9 @@ This has the functions of `workers.torch.devices`, for ranks whose devices are n
 import os
 from typing import TYPE_CHECKING, Any
 
-from difftest import installed
 from difftest.cases import flags
 from difftest.cases.case import Case
+from difftest.ground import installed
 
 if TYPE_CHECKING:
     import torch

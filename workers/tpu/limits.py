@@ -11,7 +11,7 @@ from functools import wraps
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.collective import Collective
-from difftest.errors import UnsupportedError
+from difftest.ground.errors import UnsupportedError
 from workers.training.refusals import Unsupported
 
 PLUGIN = "OpenXLA's CPU plugin, in the place of a TPU,"

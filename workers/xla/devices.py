@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from difftest import installed
 from difftest.cases import flags
 from difftest.cases.case import Case
+from difftest.ground import installed
 from workers.torch import process_groups
 from workers.xla import plugin, start
 

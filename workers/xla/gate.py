@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from unittest.mock import patch
 
-from difftest import installed
+from difftest.ground import installed
 
 POLL_SECONDS = 0.0005
 

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import requires
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from difftest import installed
+from difftest.ground import installed
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.cases.case import Case
-from difftest.errors import UsageError
+from difftest.ground.errors import UsageError
 from workers.gpus import gpu_count
 
 DEVICE = "CUDA"

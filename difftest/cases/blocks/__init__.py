@@ -6,8 +6,8 @@ is read of a case; nothing else can reach a run or a script.
 
 from typing import Protocol
 
-from difftest import plugins
 from difftest.cases.schema import Schema
+from difftest.ground import plugins
 
 
 class Declared(Protocol):

@@ -8,8 +8,8 @@ What a kind computes is in `workers.training.layers.<kind>`, how it is drawn in 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from difftest import plugins
 from difftest.cases.layer import Layer
+from difftest.ground import plugins
 
 
 def walk(layers: tuple[Layer, ...], prefix: str = "") -> Iterator[tuple[str, Layer]]:

@@ -21,7 +21,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     """What `source` makes: `package.module:build` or `model.py:build`, from the working directory.
 
     `files` has the SHA-256 of every file of the working directory that the source needs, by its path in
-    there. Other files are refused, since they would be another case (`difftest.sources`).
+    there. Other files are refused, since they would be another case (`difftest.ground.sources`).
 
     `parameters` are the shapes by the module's own names, `tied` the further names of shared parameters, each
     with the name under which its parameter is listed. `inputs` are the names of what the batch feeds: numbers

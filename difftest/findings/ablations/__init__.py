@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
 
-from difftest import plugins
 from difftest.cases.case import Case
+from difftest.ground import plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

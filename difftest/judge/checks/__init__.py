@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
-from difftest import plugins
 from difftest.cases.case import Case
+from difftest.ground import plugins
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from difftest import plugins
+from difftest.ground import plugins
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.outcome import Failure, Symptom

@@ -8,7 +8,7 @@ and simpler by `difftest.reduce.measure`.
 from functools import cache
 from typing import Protocol
 
-from difftest import plugins
+from difftest.ground import plugins
 from difftest.reduce.candidate import Simplification
 
 

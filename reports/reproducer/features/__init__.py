@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, cast
 
-from difftest import plugins
 from difftest.cases.case import Case, Training
 from difftest.cases.options import Feature, FeatureOption
+from difftest.ground import plugins
 from reports.reproducer.values import python
 
 Options: TypeAlias = Mapping[str, FeatureOption]

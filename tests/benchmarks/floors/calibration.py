@@ -17,7 +17,7 @@ import click
 import msgspec
 
 ROOT = Path(__file__).parents[3]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 MOST_SECONDS = 120

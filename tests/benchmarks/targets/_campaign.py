@@ -10,8 +10,8 @@ from real_runs import together
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.run import run
-from difftest.clock import utc_today
 from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
 from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from workers import backends

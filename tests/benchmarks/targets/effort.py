@@ -16,7 +16,7 @@ from benchmarks.targets._campaign import warm
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.cases.options import Spelling
-from difftest.commands.service.planting import chosen_defects
+from difftest.jobs.proof.planted_campaigns import chosen_defects
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Trace
 from generators.cases import case_at

@@ -17,7 +17,7 @@ import msgspec
 from benchmarks.targets import Figure
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber
-from difftest.commands.service.planting import chosen_defects
+from difftest.jobs.proof.planted_campaigns import chosen_defects
 from generators.cases import case_at, pool_at, spelling_stream
 from generators.options import spelled
 from generators.paths import chosen, load

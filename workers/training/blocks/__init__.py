@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from difftest import plugins
+from difftest.ground import plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

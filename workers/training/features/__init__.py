@@ -13,9 +13,9 @@ import torch
 from msgspec import structs
 from torch import Tensor, nn
 
-from difftest import plugins
 from difftest.cases.options import Feature, FeatureOption
-from difftest.errors import UnsupportedError
+from difftest.ground import plugins
+from difftest.ground.errors import UnsupportedError
 from difftest.judge.events import Events
 from workers.training.operators import Operators
 

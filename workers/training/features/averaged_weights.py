@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from difftest.errors import UnsupportedError
+from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, Options, TrainingProgress
 
 

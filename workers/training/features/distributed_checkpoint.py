@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 
-from difftest.errors import UnsupportedError
+from difftest.ground.errors import UnsupportedError
 from workers.training import spmd_checkpoints
 from workers.training.features import Hooks, Options, TrainingProgress
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
-from difftest.errors import UnsupportedError
+from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, Options
 
 DEVICES = ("cpu", "cuda")

@@ -6,9 +6,9 @@ from typing import Any, Protocol, cast
 import torch
 from torch import nn
 
-from difftest import plugins
 from difftest.cases.layer import Layer
 from difftest.cases.options import Spelling
+from difftest.ground import plugins
 from workers.training.dtypes import Dtypes
 from workers.training.operators import Operators
 

@@ -1,0 +1,1 @@
+"""What every other room stands on: errors, plug-ins, packages, variables, the clock, a user's files."""

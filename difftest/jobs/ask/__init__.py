@@ -1,0 +1,1 @@
+"""What a user asks for: options and their defaults, requests, and what an argument names."""

@@ -1,0 +1,1 @@
+"""A campaign from the request to the exit status: workers, cases, progress, counts, reports."""

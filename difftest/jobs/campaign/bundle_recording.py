@@ -1,0 +1,98 @@
+"""Recording a bundle: every run of a campaign is kept, and each of its cases runs unsharded as well."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.run import run
+from difftest.cases.case import Case
+from difftest.ground.errors import InfrastructureError
+from difftest.ground.own_folder import own_folder
+from difftest.judge.outcome import Outcome
+from difftest.records.bundle import Recorder
+from difftest.records.bundle_lines import EVIDENCE, Who
+from difftest.records.comparisons import Comparisons
+from difftest.records.corpus import Corpus
+from difftest.records.resume import CampaignRecord
+
+
+class Recording:
+    """Runs cases in child processes of this one, and keeps every outcome.
+
+    At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
+    recorded; `trouble` says which runs infrastructure failed. `comparisons` are those with the oracle.
+    """
+
+    def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
+        self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
+        self._recorder, self._backends, self._workers = recorder, backends, workers
+        self._indices: dict[str, int] = {}
+        self._executed: set[tuple[str, str]] = set()
+        self._done: list[tuple[Case, str]] = []
+        self.trouble: list[str] = []
+        self.cases = self.runs = 0
+        self.comparisons = Comparisons()
+
+    def record(self, cases: Iterable[tuple[int, Case]]) -> None:
+        """Runs all cases beside the oracle, as a campaign does, and then each of them on one device."""
+        with own_folder("corpus") as folder:
+            corpus = Corpus(folder)
+            corpus.prepare()
+            campaign = Campaign(
+                name="record",
+                backends=self._backends,
+                execute=self._execute,
+                corpus=corpus,
+                workers=self._workers,
+            )
+            recorded = CampaignRecord(comparisons=self.comparisons)
+            for progress in run(campaign, self._numbered(cases), recorded):
+                self._count(progress.result)
+        with ThreadPoolExecutor(self._workers) as threads:
+            list(threads.map(self._run_unsharded, self._done))
+
+    def _numbered(self, cases: Iterable[tuple[int, Case]]) -> Iterator[tuple[int, Case]]:
+        """The cases, whose indices are remembered: cases with an index are the campaign's own."""
+        for index, case in cases:
+            self._indices[case.id] = index
+            yield index, case
+
+    def _count(self, result: CaseResult) -> None:
+        """Counts a case that ran on the backends supporting it, but for runs that infrastructure failed."""
+        absent = {name: (one.status, one.reason) for name, one in result.missing.items()}
+        self._recorder.miss(result.index, result.case, absent)
+        if result.trouble:
+            self.trouble.append(f"case {result.case.id}: {result.trouble}")
+        if result.runs:
+            self.cases += 1
+            self._done += [(result.case, name) for name in result.runs if name != ORACLE]
+
+    def _execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """One run, kept before it is compared with anything."""
+        from workers.isolate import sandbox
+
+        with self._free:
+            outcome = sandbox.run(case, backend, options=options)
+        index = self._indices.get(case.id, EVIDENCE)
+        self._recorder.keep(index, case, self._traits(backend), options, outcome)
+        with self._lock:
+            self._executed.add((case.id, backend))
+            self.runs += 1
+        return outcome
+
+    def _traits(self, backend: str) -> Who:
+        traits = self._backends.get(backend)
+        return (backend, traits.SIDE, traits.FRAMEWORK) if traits else (ORACLE, ORACLE, "")
+
+    def _run_unsharded(self, done: tuple[Case, str]) -> None:
+        """Runs a case on one device, once for each backend: the blame of findings needs it."""
+        single, backend = done[0].unsharded(), done[1]
+        for name in (ORACLE, backend):
+            supported = name == ORACLE or not self._backends[name].unsupported(single)
+            if supported and (single.id, name) not in self._executed:
+                try:
+                    self._execute(single, name, {})
+                except InfrastructureError as error:
+                    self.trouble.append(f"case {single.id} on {name}: {error}")

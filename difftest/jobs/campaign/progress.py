@@ -1,0 +1,195 @@
+"""The progress of a campaign on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+
+import dataclasses
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import click
+from tqdm import tqdm
+
+from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.campaign.recording import Progress
+from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
+from difftest.findings.ledger import Ledger
+from difftest.findings.standing import Standing
+from difftest.ground.clock import utc_today
+from difftest.ground.errors import InfrastructureError
+from difftest.jobs.ask.request import CampaignRequest
+from difftest.jobs.screen.activity import EVERY_SECONDS
+from difftest.judge.comparator import compare
+from difftest.judge.fingerprint import readable
+from difftest.judge.outcome import Outcome, Symptom
+from difftest.records.finding import Finding
+
+VERDICTS = {
+    "agree": "agrees with the float64 reference",
+    "diverge": "differs from the float64 reference, which is to be confirmed",
+    "inconclusive": "cannot be compared with the float64 reference",
+    "unsupported": "lacks what the program needs",
+}
+
+KNOWN, NEW = "known", "new"
+
+
+def announce(request: CampaignRequest) -> None:
+    """Says at once what will run and where its results go."""
+    most, budget = request.most_cases, request.budget
+    cases = "cases" if most is None else f"{most} cases{_in_blocks(request)}"
+    limit = f" within {budget:g} s" if budget else ""
+    inputs = f", each with {request.inputs} inputs" if request.inputs > 1 else ""
+    click.echo(f"{cases} of seed {request.seed}{inputs}{limit}; results in {request.out}", err=True)
+
+
+def _in_blocks(request: CampaignRequest) -> str:
+    """How many programs there are between the other cases."""
+    numbers = map(CaseNumber.of, request.drawing.numbers(request.most_cases))
+    programs = sum(number.series == Series.PROGRAM for number in numbers)
+    return f" and {programs} programs" if programs else ""
+
+
+Look: TypeAlias = Callable[[Case, str, Outcome | InfrastructureError], None]
+"""Gets a case, a backend, and what came of the run."""
+
+
+def _watched(campaign: Campaign, look: Look) -> Campaign:
+    """The campaign, each of whose runs `look` gets when it has ended."""
+
+    def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        outcome = campaign.execute(case, backend, options)
+        look(case, backend, outcome)
+        return outcome
+
+    def execute_group(
+        cases: Sequence[Case], backend: str, options: Mapping[str, str]
+    ) -> Sequence[Outcome | InfrastructureError]:
+        assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
+        outcomes = campaign.execute_group(cases, backend, options)
+        for case, outcome in zip(cases, outcomes, strict=True):
+            look(case, backend, outcome)
+        return outcomes
+
+    group = campaign.execute_group and execute_group
+    return dataclasses.replace(campaign, execute=execute, execute_group=group)
+
+
+class FirstComparison:
+    """Executes runs, and shows the first comparison with the oracle as soon as both of its runs are there.
+
+    A case is compared when all of its backends ran, which takes longer.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign, self._start = campaign, time.monotonic()
+        self._truths: dict[str, Outcome] | None = {}
+        self._lock = threading.Lock()
+
+    def watched(self) -> Campaign:
+        """The campaign, whose runs are looked at."""
+        return _watched(self._campaign, self._look)
+
+    def _look(self, case: Case, backend: str, outcome: Outcome | InfrastructureError) -> None:
+        if isinstance(outcome, InfrastructureError):
+            return
+        if self._truths is not None and (truth := self._truth(case, backend, outcome)):
+            side = self._campaign.backends[backend].SIDE
+            verdict = compare(case, backend, side, truth, outcome).verdict
+            seconds = time.monotonic() - self._start
+            click.echo(f"first comparison after {seconds:.0f} s: {backend} {VERDICTS[verdict]}", err=True)
+
+    def _truth(self, case: Case, backend: str, outcome: Outcome) -> Outcome | None:
+        """The oracle's outcome to compare the first candidate's with; None for all other runs."""
+        with self._lock:
+            if self._truths is None:
+                return None
+            if backend == ORACLE:
+                self._truths[case.id] = outcome
+                return None
+            if truth := self._truths.get(case.id):
+                self._truths = None
+            return truth
+
+
+class Meter:
+    """Counts cases and findings, new ones and those that the ledger knows; shows them all the while.
+
+    `cases` is None when only time ends the campaign: no case begins after `end`, and no run goes on after
+    `cut` (both monotonic).
+    """
+
+    def __init__(self, cases: int | None, end: float, cut: float, ledger: Ledger) -> None:
+        self._cases, self._end, self._cut, self._ledger = cases, end, cut, ledger
+        self._start, self._ended = time.monotonic(), threading.Event()
+        self._done = self._new = self._known = self._runs = 0
+        self._lock = threading.Lock()
+        self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+
+    def __enter__(self) -> Self:
+        if self._bar.disable:
+            threading.Thread(target=self._show, name="progress of the cases", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._bar.close()
+
+    def watched(self, campaign: Campaign) -> Campaign:
+        """The campaign, whose runs are counted: a case is recorded when all of its runs have ended."""
+        return _watched(campaign, self._count_run)
+
+    def _count_run(self, _case: Case, _backend: str, _outcome: Outcome | InfrastructureError) -> None:
+        with self._lock:
+            self._runs += 1
+
+    def count(self, progress: Progress) -> None:
+        """Counts one more case and shows it. What torch leaves open is no finding to count."""
+        self._done += not progress.result.postponed
+        shown = [self._line_of(finding, progress) for finding in progress.new]
+        self._known += sum(line.startswith(KNOWN) for line in shown)
+        self._new += sum(line.startswith(NEW) for line in shown)
+        left = (
+            self._left() if self._end < float("inf") else ""
+        )  # tqdm itself estimates the time for a number of cases
+        self._bar.set_postfix_str(f"{self._findings()}{left}")
+        self._bar.update()
+        for line in shown:
+            self._bar.write(line, file=sys.stderr)
+
+    def _show(self) -> None:
+        """Prints a line every few seconds, also while the first case runs."""
+        while not self._ended.wait(EVERY_SECONDS):
+            click.echo(self._line(), err=True)
+
+    def _line(self) -> str:
+        rate = 60 * self._done / (time.monotonic() - self._start)
+        total = f"/{self._cases}" if self._cases else ""
+        runs = f", {self._runs} runs" if self._runs else ""
+        return f"{self._done}{total} cases, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
+
+    def _findings(self) -> str:
+        return f"{self._new} new findings" + (f", {self._known} known" if self._known else "")
+
+    def _line_of(self, finding: Finding, progress: Progress) -> str:
+        """What is said of a finding that a case showed first."""
+        case, today = progress.result.case, utc_today()
+        if entry := self._ledger.entry(finding.divergence, case, today, finding.evidence):
+            return f"{KNOWN} finding {readable(finding.fingerprint)}: {entry.upstream}; {finding.blame}"
+        if finding.divergence.symptom is Symptom.UNDEFINED:
+            return f"difference {readable(finding.fingerprint)}: {Standing.LEFT_OPEN}"
+        return f"{NEW} finding {readable(finding.fingerprint)}: {finding.blame}"
+
+    def _left(self) -> str:
+        """The time until the cases are done or the budget is spent; empty if there is neither limit."""
+        now = time.monotonic()
+        if now > self._end:
+            return f", no new cases: the last runs end within {max(1.0, self._cut - now):.0f} s"
+        elapsed = now - self._start
+        left = [elapsed * (self._cases / self._done - 1)] if self._cases and self._done else []
+        left += [self._end - now] if self._end < float("inf") else []
+        return f", {max(0.0, min(left)):.0f} s left" if left else ""

@@ -1,0 +1,62 @@
+"""`difftest compare` of two recorded runs: what it prints, its page, and its exit status."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from difftest.ground.errors import UsageError
+from difftest.jobs.screen.output import print_json
+from difftest.records.disk import replace_file
+from difftest.runs.compare import compare
+from difftest.runs.read import is_run
+from difftest.runs.words import lines
+
+
+def are_runs(folders: Sequence[Path]) -> bool:
+    """Whether the folders hold recorded runs and no bundles; `UsageError` for some of both."""
+    runs = [is_run(folder) for folder in folders]
+    if any(runs) and not all(runs):
+        other = folders[runs.index(False)]
+        msg = f"{str(other)!r} holds no recorded run, but {str(folders[runs.index(True)])!r} does"
+        raise UsageError(msg)
+    return all(runs)
+
+
+def compare_runs(
+    folders: Sequence[Path],
+    out: Path | str | None,
+    noise: Sequence[Path],
+    names: Sequence[str],
+    *,
+    as_json: bool,
+) -> int:
+    """Compares two runs and returns the status. `names` are `FIRST=SECOND`, `out` is the page's folder."""
+    if len(folders) != 2:  # noqa: PLR2004  a pair
+        msg = f"{len(folders)} recorded runs are given; two are compared (further ones with --noise)"
+        raise UsageError(msg)
+    found = compare(folders[0], folders[1], noise=noise, names=_names(names))
+    if out:
+        from reports.page.runs import FILENAME, render
+
+        out = Path(out)
+        out.mkdir(parents=True, exist_ok=True)
+        replace_file(out / FILENAME, render(found))
+    if as_json:
+        print_json(found.described() | {"status": found.status})
+    else:
+        click.echo("\n".join(lines(found)))
+        if out:
+            click.echo(f"page: {Path(out) / FILENAME}")
+    return found.status
+
+
+def _names(given: Sequence[str]) -> dict[str, str]:
+    names = {}
+    for text in given:
+        first, equals, second = text.partition("=")
+        if not equals or not first:
+            msg = f"--name is {text!r}; it needs the form FIRST=SECOND, such as model.layers=transformer.h"
+            raise UsageError(msg)
+        names[first] = second
+    return names

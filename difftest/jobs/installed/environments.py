@@ -1,0 +1,89 @@
+"""Virtual environments with other versions of packages: made once and kept.
+
+`difftest environments` makes those in which backends run, `difftest bisect` one for every version that it
+asks.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from difftest.ground import made_environments
+from difftest.ground.errors import InfrastructureError
+
+COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
+"""What a package needs besides its own requirements: torch_xla does not require torch, and works with its own
+version of it only.
+"""
+
+SECONDS = 3600.0
+"""The longest that one installer command may take."""
+
+MOST_LOG = 2000
+"""Characters kept of a failed command's standard error, its last ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environments:
+    """Environments of `package` in the folder `root`, one for each version; `python` makes them.
+
+    `companions` are further requirements, in which `{version}` stands for the version.
+    """
+
+    root: Path
+    package: str
+    companions: tuple[str, ...]
+    python: Path = Path(sys.executable)
+
+    def requirements(self, version: str) -> list[str]:
+        """What is installed for a version."""
+        return [f"{self.package}=={version}", *(each.format(version=version) for each in self.companions)]
+
+    def interpreter(self, version: str) -> Path:
+        """The Python of a version's environment, which is made if it is not there.
+
+        `InfrastructureError` when it cannot be made.
+        """
+        folder = self.root.resolve() / f"{self.package}-{version}"
+        return make(folder, self.requirements(version), self.python)
+
+
+def make(folder: Path, requirements: Sequence[str], python: Path = Path(sys.executable)) -> Path:
+    """The Python of the environment in `folder`, which is made if it does not have these requirements.
+
+    `python` makes it. `InfrastructureError` when that fails.
+    """
+    if made_environments.requirements(folder) != tuple(requirements):
+        shutil.rmtree(folder, ignore_errors=True)
+        _call([str(python), "-I", "-m", "venv", str(folder)])
+        _call([*_installer(folder), *requirements])
+        (folder / made_environments.COMPLETE).write_text("\n".join(requirements))
+    return folder / "bin" / "python"
+
+
+def _installer(folder: Path) -> list[str]:
+    """The start of an install command: uv where there is one, else pip.
+
+    uv stores packages that several environments have only once. With `-I`, a file `pip.py` in the working
+    directory, which may be a corpus from elsewhere, is not the package.
+    """
+    python = str(folder / "bin" / "python")
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    return [uv, "pip", "install", "-q", "-p", python] if uv else [python, "-I", "-m", "pip", "install", "-q"]
+
+
+def _call(command: Sequence[str]) -> None:
+    """Runs a command; `InfrastructureError` when it fails, does not start or takes longer than `SECONDS`."""
+    try:
+        done = subprocess.run(  # noqa: S603  what the user named
+            command, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        msg = f"{command[0]}: {error}"
+        raise InfrastructureError(msg) from error
+    if done.returncode:
+        msg = f"{' '.join(command)}: {done.stderr.strip()[-MOST_LOG:]}"
+        raise InfrastructureError(msg)

@@ -1,0 +1,1 @@
+"""A night: replays, new cases, drafts of what is new, and what has gone missing since the last one."""

@@ -1,0 +1,1 @@
+"""What a user sees while a command runs: lines, signs of life, JSON."""

@@ -1,0 +1,230 @@
+"""The options of a case: changed options, the option that decides a finding, and how often they are drawn."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
+
+from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.campaign.new_finding import REPEATS
+from difftest.campaign.run import run
+from difftest.cases.case import Case, Data
+from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, option_resets
+from difftest.ground.errors import UsageError
+from difftest.judge.outcome import Outcome
+from difftest.judge.stage import Stage
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+from generators.cases import case_at
+from generators.options import replications
+from workers.backends import torch_ddp, torch_dtensor, torch_fsdp, torch_tp
+
+BOTH = Replication(gradient_as_bucket_view=True, own_weights=True)
+
+
+def test_options_at_their_defaults_are_not_reset() -> None:
+    assert list(option_resets(Replication())) == []
+    assert list(option_resets(Start())) == []
+    assert list(a_case().option_resets()) == []
+
+
+def test_each_option_is_reset_alone_under_its_name_and_value() -> None:
+    assert dict(option_resets(BOTH)) == {
+        "gradient_as_bucket_view=True": Replication(own_weights=True),
+        "own_weights=True": Replication(gradient_as_bucket_view=True),
+    }
+    case = a_case(replication=Replication(no_sync=False), start=Start(marked="before"))
+    assert dict(case.option_resets()) == {
+        "replication.no_sync=False": a_case(start=Start(marked="before")),
+        "start.marked=before": a_case(replication=Replication(no_sync=False)),
+    }
+
+
+def test_only_a_case_that_names_a_kernel_contains_one() -> None:
+    case = a_case(sdpa="cudnn")
+    assert dict(case.option_resets()) == {"sdpa=cudnn": a_case()}
+    assert Case.from_json(case.to_json()) == case
+    assert b"sdpa" not in a_case().to_json(), "cases older than the option keep their ids"
+    with pytest.raises(UsageError, match="vector"):
+        Case.from_json(case.to_json().replace(b"cudnn", b"vector"))
+
+
+def test_only_a_case_with_a_usual_form_contains_a_spelling() -> None:
+    case = a_case(spelling=Spelling(unequal=True, torch_loss=True))
+    assert dict(case.option_resets()) == {
+        "spelling.unequal=True": a_case(spelling=Spelling(torch_loss=True)),
+        "spelling.torch_loss=True": a_case(spelling=Spelling(unequal=True)),
+    }
+    assert Case.from_json(case.to_json()) == case
+    assert b"spelling" not in a_case().to_json(), "cases older than the option keep their ids"
+    assert b'"spelling":{"torch_loss":true,"unequal":true}' in case.to_json()
+    assert a_case(spelling=Spelling()).id == a_case().id, "the same case has one id"
+
+
+def test_only_whole_numbers_are_collected_as_integers() -> None:
+    spelling = Spelling(integers=True)
+    assert a_case(spelling=spelling).id == a_case().id
+    assert a_case(spelling=spelling, fed=Data(batch=4, regime="ties")).forms.integers
+
+
+def test_ranks_with_weights_of_their_own_need_a_broadcast() -> None:
+    with pytest.raises(ValueError, match="no_broadcast and own_weights are both set"):
+        a_case(spelling=Spelling(no_broadcast=True), replication=Replication(own_weights=True))
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, 2 * MOST_BUCKET_MEGABYTES])
+def test_a_bucket_size_must_be_positive_and_limited(wrong: float) -> None:
+    with pytest.raises(ValueError, match=f"bucket_cap_mb is {wrong}"):
+        Replication(bucket_cap_mb=wrong)
+
+
+class Machine:
+    """A fake `xla` backend that counts its runs; replicas differ if gradients are views of buckets."""
+
+    SIDE, FRAMEWORK = "xla", "torch_xla"
+
+    def __init__(self) -> None:
+        self.requests = Counter[tuple[str, str]]()
+
+    def unsupported(self, _case: Case) -> str | None:
+        """Return None: every case is supported."""
+        return None
+
+    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+        """Return the oracle's trace, or a candidate's whose rank 1 has a different gradient."""
+        self.requests[case.id, backend] += 1
+        trace = oracle(case) if backend == ORACLE else candidate(case)
+        if backend == ORACLE or case.world_size == 1 or not case.replication.gradient_as_bucket_view:
+            return trace
+        key = (Stage.BACKWARD, "0.weight")
+        return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
+
+
+def finding_of(root: Path, machine: Machine, case: Case, *, explanation: str = "") -> Finding:
+    corpus = Corpus(root)
+    corpus.prepare()
+    campaign = Campaign(
+        name="one",
+        backends={"ddp": machine},
+        execute=machine.execute,
+        corpus=corpus,
+        explanation=lambda *_: explanation,
+    )
+    list(run(campaign, [(0, case)]))
+    (finding,) = corpus.findings()
+    return finding
+
+
+def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
+    finding = finding_of(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
+    assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
+    assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
+
+
+def test_of_an_explained_fault_no_option_is_reset(tmp_path: Path) -> None:
+    machine, case = Machine(), a_case(replication=BOTH, start=Start(marked="before"))
+    finding = finding_of(tmp_path, machine, case, explanation="an entry of the ledger")
+    assert "decided by" not in finding.evidence
+    assert (finding.stable, finding.blame) == ((REPEATS, REPEATS), "xla sharding fault")
+    assert {name for name, _ in machine.requests} == {case.id, case.unsharded().id}
+
+
+def test_without_a_changed_option_none_decides_and_no_further_run_is_made(tmp_path: Path) -> None:
+    class Wrong(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            if backend != ORACLE and case.world_size > 1:
+                self.requests[case.id, backend] += 1
+                case = a_case(replication=BOTH, seed=case.seed)
+            return super().execute(case, backend, options)
+
+    machine = Wrong()
+    finding = finding_of(tmp_path / "plain", machine, a_case())
+    assert "decided by" not in finding.evidence
+    assert {case for case, backend in machine.requests if backend == ORACLE} == {
+        a_case().id,
+        a_case().unsharded().id,
+    }
+    assert "decided by" not in finding_of(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
+
+
+class FormMachine(Machine):
+    """Its `xla` backend differs where a case takes the form `wrong`."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+        """Return a candidate's trace whose replicas differ for the form, or always for the form ``."""
+        self.requests[case.id, backend] += 1
+        trace = oracle(case) if backend == ORACLE else candidate(case)
+        if backend == ORACLE or case.world_size == 1 or (self.wrong and not getattr(case.forms, self.wrong)):
+            return trace
+        key = (Stage.BACKWARD, "0.weight")
+        return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
+
+
+THREE_FORMS = Spelling(torch_loss=True, no_broadcast=True, host_backward=True)
+
+
+def test_of_several_usual_forms_the_one_that_decides_is_named(tmp_path: Path) -> None:
+    finding = finding_of(tmp_path, FormMachine("no_broadcast"), a_case(spelling=THREE_FORMS))
+    assert finding.evidence["decided by"] == "spelling.no_broadcast=True"
+
+
+def test_where_no_usual_form_decides_none_is_tried_alone(tmp_path: Path) -> None:
+    machine = FormMachine("")
+    finding = finding_of(tmp_path, machine, a_case(spelling=THREE_FORMS))
+    assert "decided by" not in finding.evidence
+    layouts = {case for case, backend in machine.requests if backend != ORACLE}
+    assert layouts == {case.id for case in (a_case(), a_case(spelling=THREE_FORMS))} | {
+        a_case(spelling=THREE_FORMS).unsharded().id
+    }
+
+
+accumulations = st.integers(1, 3)
+
+
+@given(
+    accumulations.flatmap(
+        lambda parts: st.tuples(st.just(parts), replications(layout=a_case().layout, accumulation=parts))
+    )
+)
+def test_drawn_options_are_those_that_the_wrapper_accepts(drawn: tuple[int, Replication]) -> None:
+    parts, options = drawn
+    assert not (options.static_graph and options.find_unused_parameters)
+    assert parts == 1 or not options.static_graph or not options.no_sync, (
+        "a static graph fails when its first backward is under no_sync"
+    )
+    assert parts > 1 or options.no_sync, "with one part there is nothing to sync early"
+
+
+@given(replications(layout=tensor_parallel_case().layout, accumulation=2))
+def test_replication_has_default_options_if_a_parameter_is_sharded(options: Replication) -> None:
+    assert options == Replication()
+
+
+@pytest.mark.long
+def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
+    cases = [case_at(0, index, paths=["data_parallel"]) for index in range(100)]
+    changed = Counter(name.partition("=")[0] for case in cases for name, _ in option_resets(case.replication))
+    assert set(changed) == set(Replication.__struct_fields__)
+    assert sum(case.replication == Replication() for case in cases) > len(cases) / 2
+    first = next(
+        i
+        for i in itertools.count()
+        if cases[i].replication.gradient_as_bucket_view and not torch_ddp.unsupported(cases[i])
+    )
+    assert first < 50
+
+
+def test_a_wrapper_that_replaces_parameters_refuses_an_optimizer_made_before_it() -> None:
+    case = a_case(spelling=Spelling(optimizer_before=True))
+    for backend in (torch_dtensor, torch_fsdp, torch_tp):
+        assert "made after" in (backend.unsupported(case) or ""), backend.__name__
+    assert torch_ddp.unsupported(case) is None, "DistributedDataParallel keeps the parameters"

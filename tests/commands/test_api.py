@@ -1,0 +1,57 @@
+"""difftest from Python: what a campaign left is read, and the arguments are those of the command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sample_findings import FINDING
+from samples import a_case
+
+import difftest
+from difftest import api
+from difftest.jobs.ask.request import CampaignRequest
+from difftest.jobs.campaign.storage import Output
+from difftest.records.corpus import CORPUS, Corpus
+
+
+def test_what_a_campaign_left_is_loaded(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path / CORPUS)
+    corpus.prepare()
+    corpus.save(FINDING, a_case())
+    result = difftest.load(tmp_path)
+    assert [finding.fingerprint for finding in result.findings] == [FINDING.fingerprint]
+    assert result.case(result.findings[0]) == a_case()
+
+
+def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(difftest.UsageError, match="holds no findings"):
+        difftest.load(tmp_path / "nothing")
+
+
+def test_run_requests_what_the_command_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[CampaignRequest] = []
+
+    def remembered(request: CampaignRequest, output: Output) -> int:
+        requests.append(request)
+        output.prepared_corpus()
+        return 0
+
+    monkeypatch.setattr(api, "run_campaign", remembered)
+    result = difftest.run(out=tmp_path, cases=3, backends=["torch_ddp"], max_world_size=2)
+    (request,) = requests
+    assert (request.most_cases, request.backends, request.model) == (3, ("torch_ddp",), None)
+    assert result.findings == ()
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    program = (
+        "import sys, difftest; print(sorted(name for name in sys.modules if name.startswith('difftest')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['difftest']"
+
+
+def test_an_attribute_that_is_not_there_is_missed() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        difftest.walk  # noqa: B018  # type: ignore[attr-defined]

@@ -1,0 +1,137 @@
+"""The script of each known fault still shows it, in the releases that are here."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tpu_made import PYTHON
+from warm_python import WarmPython, warm_python
+
+from difftest.findings.faults import NEWEST, KnownFault, read_faults
+from difftest.ground import made_environments
+from tools import releases
+
+RAISES = {
+    script: raises
+    for fault in read_faults()
+    for script, raises in ((fault.script, fault.raises), (fault.on_jax, fault.raises_on_jax))
+    if script
+}
+"""The scripts, each with the texts of the exceptions by which it shows its fault; none of status 0."""
+
+NEWEST_TORCH = made_environments.python("newest")
+IN_NEWEST = [
+    one for one in read_faults() if (one.package, one.releases.get(NEWEST["torch"])) == ("torch", "alive")
+]
+"""The faults of torch that the newest release has."""
+
+ALONE = ("torchrun", "os.fork", "torchax", "import jax")
+"""A script with one of these words needs a Python of its own; others run in a fork of a warm one."""
+
+LONGEST_SECONDS = 400
+"""On a busy machine; alone the longest takes 20 s."""
+
+SWITCHED_OFF = ("nan_ignored_on_xla_on_jax",)
+"""JAX has switched off what makes these, so that its scripts show nothing in any release."""
+
+RACES = ("first_collectives_race_on_xla",)
+"""A race of threads needs CPUs that are free, which the tests of every change do not leave."""
+
+
+@pytest.fixture(scope="module")
+def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    modules = ("torch", "torch._dynamo", "torch.distributed.tensor")
+    with warm_python(modules, tmp_path_factory.mktemp("torch")) as python:
+        yield python
+
+
+@pytest.fixture(scope="module")
+def with_torch_xla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    modules = ("torch", "torch._dynamo", "torch.distributed.tensor", "torch_xla")
+    with warm_python(modules, tmp_path_factory.mktemp("torch_xla")) as python:
+        yield python
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(script, marks=pytest.mark.nightly if script.stem in RACES else (), id=script.stem)
+        for script in RAISES
+        if script.stem not in SWITCHED_OFF
+    ],
+)
+def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) -> None:
+    """If this fails, upstream may have fixed the fault: `python tools/releases.py --write` says so."""
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    text = script.read_text()
+    if "import torch_tpu" in text or "from torch_tpu" in text:
+        require_fault(script, *with_torch_tpu(script))
+        return
+    if in_newest_alone(script):
+        require_fault(script, *with_newest_torch(script))
+        return
+    if "import torchax" in text:
+        pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
+    if "import jax" in text:
+        pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+    if any(word in text for word in ALONE):
+        status, output = alone(script)
+    else:
+        warm = "with_torch_xla" if "torch_xla" in text else "with_torch"
+        status, output = request.getfixturevalue(warm).run(script, LONGEST_SECONDS)
+    if releases.NEEDS_GPU in output:
+        pytest.skip(releases.NEEDS_GPU)
+    require_fault(script, status, output)
+
+
+def require_fault(script: Path, status: int, output: str) -> None:
+    """Fails unless the output and the exit status show the fault."""
+    if raises := RAISES[script]:
+        assert status != 0, output
+        assert any(text in output for text in raises), output
+    else:
+        assert status == 0, output
+        assert "expected" in output
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", IN_NEWEST, ids=lambda fault: fault.name)
+def test_the_newest_torch_still_has_the_fault(fault: KnownFault) -> None:
+    """If this fails: `python tools/releases.py newest --package torch --write` says so in the list."""
+    status, output = with_newest_torch(fault.script)
+    if releases.NEEDS_GPU in output:
+        pytest.skip(releases.NEEDS_GPU)
+    require_fault(fault.script, status, output)
+
+
+def in_newest_alone(script: Path) -> bool:
+    """Whether torch has the script's fault in the newest release, and not in the one that is pinned."""
+    return any(f.script == script and list(f.releases) == [NEWEST["torch"]] for f in IN_NEWEST)
+
+
+def with_newest_torch(script: Path) -> tuple[int, str]:
+    if NEWEST_TORCH is None:
+        pytest.skip(
+            "no environment with the newest torch: `difftest environments make newest`, in DIFFTEST_MADE"
+        )
+    return alone(script, str(NEWEST_TORCH))
+
+
+def alone(script: Path, python: str = sys.executable, **variables: str) -> tuple[int, str]:
+    words, environment = (python, str(script)), os.environ | variables
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS, env=environment
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def with_torch_tpu(script: Path) -> tuple[int, str]:
+    if PYTHON is None:
+        pytest.skip("no environment with torch_tpu: `difftest environments make torch_tpu`, in DIFFTEST_MADE")
+    return alone(script, str(PYTHON), TPU_LIBRARY_PATH=releases.stand_in(str(PYTHON)))

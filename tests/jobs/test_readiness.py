@@ -1,0 +1,204 @@
+"""What `difftest doctor` checks and concludes, and how a long command shows that it works."""
+
+import io
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from sample_findings import FINDING, changed
+from samples import a_case, a_failure
+
+from difftest import cli
+from difftest.campaign.campaign import Campaign
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.recording import Progress
+from difftest.findings.ledger import Ledger
+from difftest.jobs.campaign import progress
+from difftest.jobs.installed import readiness
+from difftest.jobs.installed.readiness import State
+from difftest.jobs.screen import activity
+from difftest.jobs.screen.activity import Working
+from difftest.judge.outcome import Symptom
+from difftest.records.corpus import Corpus
+
+ENDLESS = float("inf")
+PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
+
+
+def states(monkeypatch: pytest.MonkeyPatch, missing: dict[str, str] | None = None) -> dict[str, State]:
+    """By name, what the checks of this machine came to."""
+    monkeypatch.delenv("DIFFTEST_MEMORY", raising=False)
+    return {check.name: check.state for check in readiness.checks(PACKAGES, missing or {}, Path())}
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which nothing is missing."""
+    for name in ("RAY_AUTH_MODE", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/cc")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=2**36))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**36, total=2**37))
+
+
+def test_a_machine_with_everything_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(states(monkeypatch).values()) == {State.GOOD}
+    assert readiness.verdict(readiness.checks(PACKAGES, {}, Path())) == "ready: both sides run here"
+
+
+@pytest.mark.parametrize(
+    ("missing", "verdict"),
+    [
+        ({"ray": "pip install x", "flax": "y"}, "not ready: ray is missing (pip install x)"),
+        ({"numpy": ""}, "not ready: numpy is missing (pip install numpy)"),
+        ({"torch_xla": "z"}, "ready, within limits: without torch_xla, the XLA side does not run (z)"),
+        (
+            {"flax": "y"},
+            f"ready, within limits: without flax, {readiness.BRINGS['flax']} are not supported (y)",
+        ),
+        ({"something": "y"}, "ready: both sides run here"),
+    ],
+)
+def test_missing_packages_decide_what_runs(missing: dict[str, str], verdict: str) -> None:
+    assert readiness.verdict(readiness.checks(PACKAGES, missing, Path())) == verdict
+
+
+@pytest.mark.parametrize(
+    ("variables", "state"),
+    [
+        ({"RAY_AUTH_MODE": "disabled"}, State.BAD),
+        ({"RAY_AUTH_MODE": "token"}, State.GOOD),
+        ({"RAY_ADDRESS": "head:6379"}, State.BAD),
+        ({"RAY_ADDRESS": "head:6379", "RAY_AUTH_TOKEN": "a"}, State.GOOD),
+        ({"RAY_ADDRESS": "head:6379", "RAY_AUTH_TOKEN_PATH": __file__}, State.GOOD),
+    ],
+)
+def test_ray_needs_a_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], state: State
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert states(monkeypatch)["Ray's token"] is state
+
+
+def test_a_small_machine_is_limited_and_a_full_disk_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**30, total=2**31))
+    results = readiness.checks(PACKAGES, {}, Path())
+    verdict = readiness.verdict(results)
+    assert verdict.startswith(
+        "ready, within limits: without a C compiler (cc), crashes have no native frames; "
+    )
+    assert verdict.endswith("give --max-world-size 2")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=2**20))
+    assert states(monkeypatch)["disk, results"] is State.BAD
+    assert readiness.verdict(readiness.checks(PACKAGES, {}, Path())).startswith("not ready: 0.00 GiB free")
+
+
+def test_doctor_ends_with_its_verdict() -> None:
+    lines = CliRunner().invoke(cli.difftest, ["doctor"]).output.splitlines()
+    assert lines[-1].startswith(("ready", "not ready"))
+    assert [line for line in lines if line.startswith("  Ray's token ")]
+
+
+def test_a_log_has_a_line_at_once_and_then_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(activity, "EVERY_SECONDS", 0.02)
+    failure = a_failure()
+    with Working("minimize") as shown:
+        run, group = (
+            shown.counted(lambda *_: failure),
+            shown.counted_group(lambda cases, *_: [failure] * len(cases)),
+        )
+        assert run(a_case(), "torch_ddp", {}) is failure
+        assert group([a_case(), a_case()], "torch_ddp", {}) == [failure] * 2
+        shown.step()
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "minimize ..."
+    assert lines[-1].startswith("minimize: ")
+    assert lines[-1].endswith(" s, 4 runs done, 0 running")
+    time.sleep(0.1)
+    assert not capsys.readouterr().err, "it is silent once the command has ended"
+
+
+def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    with progress.Meter(4, time.monotonic() + 60.0, ENDLESS, Ledger()) as meter:
+        time.sleep(0.2)
+        first = capsys.readouterr().err.splitlines()
+        meter.count(Progress(result=CaseResult(index=0, case=a_case())))
+        time.sleep(0.2)
+    assert re.fullmatch(r"0/4 cases, 0\.0 a minute, 0 new findings, (59|60) s left", first[0])
+    assert capsys.readouterr().err.splitlines()[-1].startswith("1/4 cases, ")
+    time.sleep(0.1)
+    assert not capsys.readouterr().err
+
+
+def test_a_log_never_says_that_no_time_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    with progress.Meter(None, time.monotonic() - 1.0, time.monotonic() + 3600.0, Ledger()):
+        time.sleep(0.2)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r", no new cases: the last runs end within (3600|3599) s$", line)
+    assert "left" not in line
+
+
+def test_a_log_counts_the_runs_of_cases_that_have_not_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    plain = Campaign(name="one", backends={}, execute=lambda *_: a_failure(), corpus=Corpus(tmp_path))
+    with progress.Meter(4, ENDLESS, ENDLESS, Ledger()) as meter:
+        watched = meter.watched(plain)
+        for _ in range(3):
+            watched.execute(a_case(), "torch_ddp", {})
+        time.sleep(0.2)
+    assert capsys.readouterr().err.splitlines()[-1] == "0/4 cases, 0.0 a minute, 3 runs, 0 new findings"
+
+
+def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
+    left_open = changed(FINDING, symptom=Symptom.UNDEFINED)
+    with progress.Meter(4, ENDLESS, ENDLESS, Ledger()) as meter:
+        meter.count(Progress(result=CaseResult(index=0, case=a_case()), new=(FINDING, left_open)))
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert f"new finding {FINDING.fingerprint}: {FINDING.blame}" in lines
+    assert f"difference {left_open.fingerprint}: left open by torch" in lines
+    assert ", 1 new findings, " in lines[-1]
+
+
+def test_a_run_that_raises_is_counted_too() -> None:
+    def fails(*_: object) -> None:
+        raise InterruptedError
+
+    with Working("ablate") as shown, pytest.raises(InterruptedError):
+        shown.counted(fails)(a_case(), "torch_ddp", {})  # type: ignore[arg-type]
+    assert shown.line().endswith("1 runs done, 0 running")
+
+
+def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with Working("triage") as shown:
+        shown.step()
+    assert "triage: 1 runs" in screen.getvalue()

@@ -1,0 +1,72 @@
+"""Requests: click's parameters are the fields of a command's request; no value is lost or added."""
+
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+from difftest import commands
+from difftest.commands import bisect, compare, record, selftest
+from difftest.jobs.ask.request import CASES, CampaignRequest, Request
+
+REQUESTS = {
+    "bisect": bisect.BisectRequest,
+    "compare": compare.CompareRequest,
+    "nightly": CampaignRequest,
+    "record": record.RecordRequest,
+    "run": CampaignRequest,
+    "selftest": selftest.SelftestRequest,
+}
+LONG_RUNS = {"steps", "convergence"}
+BESIDE = {
+    "bisect": {"target"},
+    "compare": {"noise", "names"},
+    "nightly": {"day"} | LONG_RUNS,
+    "record": LONG_RUNS,
+    "run": LONG_RUNS,
+}
+"""The parameters that are not part of the request; those of long runs are in the description of the model.
+
+`compare` takes some for recorded runs alone.
+"""
+
+DERIVED = {"nightly": {"began", "seed", "twice_every", "formats"}, "run": {"began"}}
+"""The fields that a command sets itself."""
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_parameter_of_a_command_is_a_field_of_its_request(name: str) -> None:
+    own = REQUESTS[name]
+    parameters = {parameter.name for parameter in commands.load(name).params} - BESIDE.get(name, set())
+    required = {
+        field.name for field in fields(own) if field.default is MISSING and field.default_factory is MISSING
+    }
+    assert parameters <= {field.name for field in fields(own)}
+    assert required <= parameters | DERIVED.get(name, set())
+    assert not parameters & DERIVED.get(name, set())
+
+
+def test_a_request_cannot_be_changed() -> None:
+    request = Request(out=Path("runs"), ledger=Path("ledger.toml"), fail_on=("new",), as_json=False)
+    with pytest.raises(AttributeError):
+        request.out = Path("elsewhere")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("cases", "budget", "most"), [(None, None, CASES), (None, 60.0, None), (3, None, 3), (3, 60.0, 3)]
+)
+def test_a_budget_alone_does_not_limit_the_number_of_cases(
+    cases: int | None, budget: float | None, most: int | None
+) -> None:
+    request = CampaignRequest(
+        out=Path("runs"),
+        ledger=Path("ledger.toml"),
+        fail_on=("new",),
+        as_json=False,
+        seed=0,
+        max_world_size=2,
+        twice_every=0,
+        cases=cases,
+        budget=budget,
+    )
+    assert request.most_cases == most

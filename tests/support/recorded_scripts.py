@@ -1,0 +1,72 @@
+"""Runs the training scripts of the tests on several ranks: processes forked from this one, over gloo."""
+
+import importlib
+import multiprocessing
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = Path(__file__).parents[1] / "training_scripts"
+
+SECONDS = 120.0
+"""After this time ranks count as hanging."""
+
+
+def launch(
+    script: str, ranks: int = 1, *, prepare: Callable[..., None] | None = None, **variables: object
+) -> Any:  # noqa: ANN401
+    """What `main` of a script returns on rank 0, in so many forked processes with these variables.
+
+    `prepare(model, step, rank)` is called before each step: tests plant faults with it.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    given = {name.upper(): str(value) for name, value in variables.items()}
+    context = multiprocessing.get_context("fork")
+    processes, ends = [], []
+    for rank in range(ranks):
+        here, there = context.Pipe(duplex=False)
+        own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
+        process = context.Process(target=_run, args=(script, {**given, **own}, prepare, there))
+        process.start()
+        there.close()
+        processes.append(process)
+        ends.append(here)
+    results = [_received(end) for end in ends]
+    for process in processes:
+        process.join(SECONDS)
+    failures = [result for worked, result in results if not worked]
+    assert not failures, failures[0]
+    return results[0][1]
+
+
+def _received(end: Connection) -> tuple[bool, Any]:
+    if not end.poll(SECONDS):
+        return False, "a rank gave no result in time"
+    try:
+        received: tuple[bool, Any] = end.recv()
+    except EOFError:
+        return False, "a rank died"
+    return received
+
+
+def _run(
+    script: str, variables: dict[str, str], prepare: Callable[..., None] | None, end: Connection
+) -> None:
+    os.environ.update(variables)
+    os.environ.setdefault("OUT", "")
+    try:
+        module = importlib.import_module(f"training_scripts.{script}")
+        result = module.main(prepare) if prepare else module.main()
+        end.send((True, [value.numpy() for value in result]))
+    except BaseException:  # noqa: BLE001  the test prints it
+        end.send((False, traceback.format_exc()))
+    finally:
+        end.close()
+        os._exit(0)

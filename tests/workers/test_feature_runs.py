@@ -1,0 +1,240 @@
+"""Features of training in real processes: they agree, and a planted fault shows with its feature alone."""
+
+import math
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Literal, TypeGuard
+
+import msgspec
+import pytest
+from real_runs import agrees, oracle_trace
+from sharded_cases import PERCEPTRON, S0, a_sharded_case
+
+from difftest.cases.case import Case, Training
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
+from difftest.cases.options import Feature, FeatureOption, Spelling
+from difftest.ground import plugins
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Failure, Outcome
+from generators import features
+from workers import faults
+from workers.isolate import sandbox
+
+pytestmark = pytest.mark.slow
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+from workers.training import formulas  # noqa: E402
+from workers.training.features import optimizer, schedule  # noqa: E402
+
+OPTIONS: dict[str, dict[str, FeatureOption]] = {
+    "activations_on_host": {},
+    "amsgrad": {},
+    "autocast": {},
+    "averaged_weights": {"decay": 0.5},
+    "capturable": {},
+    "clip_by_infinity_norm": {"norm": 0.015625},
+    "clip_by_value": {"value": 0.015625},
+    "distributed_checkpoint": {"step": 2, "resharded": True},
+    "evaluation": {},
+    "frozen": {"name": "0.weight"},
+    "gradient_scaler": {"step": 1},
+    "implementation": {"kind": "foreach"},
+    "maximize": {},
+    "nesterov": {},
+    "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
+    "parameter_groups": {"decay": 0.25},
+    "reentrant_checkpoint": {},
+    "save_and_load": {"step": 2},
+    "schedule": {"kind": "step", "factor": 0.5},
+    "sharded_optimizer": {},
+    "tensor_rate": {},
+    "weight_decay": {"decay": 0.25},
+    "zeroed_gradients": {},
+}
+SOON = ("clip_by_infinity_norm", "save_and_load")
+"""Run with every change: one shows a fault that is known, and the other needs a state of its own."""
+
+KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}, "reentrant_checkpoint": {"completion"}}
+"""The checks that find the faults of torch_xla which the ledger knows."""
+
+UNSUPPORTED = {
+    "torch_ddp": ("capturable",),
+    "xla_spmd": ("sharded_optimizer",),
+}
+"""The features that a backend cannot have."""
+
+PAIR = Mesh((("dp", 2),))
+OF_ADAM = ("amsgrad", "capturable")
+"""The features of Adam's cases."""
+
+BLOCK = Residual(layers=(Linear(inputs=9, outputs=9),))
+RECOMPUTED = Model(layers=(Linear(inputs=6, outputs=9), BLOCK, Linear(inputs=9, outputs=5)))
+
+
+def is_unsupported(outcome: Outcome) -> TypeGuard[Failure]:
+    return isinstance(outcome, Failure) and outcome.kind == "UnsupportedError"
+
+
+def side_of(backend: str) -> str:
+    side: str = plugins.load("workers.backends", backend).SIDE
+    return side
+
+
+def importable(backend: str) -> bool:
+    return side_of(backend) == "torch" or find_spec("torch_xla") is not None
+
+
+def with_feature(name: str) -> Case:
+    kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
+    again = name == "reentrant_checkpoint"
+    training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
+    model = RECOMPUTED if again else PERCEPTRON
+    case = a_sharded_case(PAIR, model=model, training=training)
+    return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
+
+
+BLOCKS = Training(steps=2, learning_rate=0.0078125, checkpointing=True)
+WITH_OPTION = {
+    "momentum_forgotten": a_sharded_case(PAIR, training=Training(steps=3, optimizer="momentum")),
+    "norm_not_clipped": a_sharded_case(PAIR, training=Training(clip_norm=0.25)),
+    "recomputed_too_great": a_sharded_case(PAIR, model=RECOMPUTED, training=BLOCKS),
+    "torch_checkpoint_too_great": msgspec.structs.replace(
+        a_sharded_case(PAIR, model=RECOMPUTED, training=BLOCKS), spelling=Spelling(torch_checkpoint=True)
+    ),
+    "unsynchronized_lost": a_sharded_case(PAIR, training=Training(accumulation=2)),
+}
+"""A case of every planted fault of an option of training, which that option alone makes show it."""
+
+FAULTS = {
+    name: fault
+    for name, fault in faults.all_faults().items()
+    if fault.paths == ("features",) and name not in WITH_OPTION
+}
+
+
+def test_every_feature_has_a_case_and_a_planted_fault() -> None:
+    assert set(OPTIONS) == set(features.names())
+    for name in OPTIONS:
+        assert any(fault.reaches(with_feature(name)) for fault in FAULTS.values()), name
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_shows_with_one_feature_only(fault: str) -> None:
+    reached = [name for name in OPTIONS if FAULTS[fault].reaches(with_feature(name))]
+    assert len(reached) == 1
+    case, backend = with_feature(reached[0]), FAULTS[fault].backends[0]
+    if not importable(backend):
+        pytest.skip(f"{backend} needs torch_xla: pip install 'difftest[xla]'")
+    outcome = sandbox.run(case, backend, options={faults.VARIABLE: fault})
+    assert compare(case, backend, side_of(backend), oracle_trace(case), outcome).verdict == "diverge"
+
+
+@pytest.mark.parametrize("fault", WITH_OPTION)
+def test_a_planted_fault_of_an_option_shows_with_it_and_the_case_agrees_without_the_fault(fault: str) -> None:
+    case = WITH_OPTION[fault]
+    assert faults.all_faults()[fault].reaches(case)
+    assert not faults.all_faults()[fault].reaches(a_sharded_case(PAIR, training=Training(steps=3)))
+    outcome = sandbox.run(case, "torch_ddp", options={faults.VARIABLE: fault})
+    assert compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).verdict == "diverge"
+    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SOON else pytest.mark.nightly) for name in OPTIONS]
+)
+def test_a_feature_agrees_under_spmd(name: str) -> None:
+    case = with_feature(name)
+    outcome = sandbox.run(case, "xla_spmd")
+    if name in UNSUPPORTED["xla_spmd"]:
+        assert is_unsupported(outcome)
+        return
+    comparison = compare(case, "xla_spmd", "xla", oracle_trace(case), outcome)
+    assert {divergence.check for divergence in comparison.divergences} == KNOWN_ON_XLA.get(name, set())
+    assert comparison.verdict == ("diverge" if name in KNOWN_ON_XLA else "agree")
+
+
+@pytest.mark.parametrize("kind", sorted(optimizer.CLASSES))
+def test_asgd_alone_reads_its_step_on_the_device(kind: str) -> None:
+    parameter = torch.zeros(3, device="meta", requires_grad=True)
+    parameter.grad = torch.zeros(3, device="meta")
+    made = optimizer.CLASSES[kind]([parameter], lr=0.5, foreach=False)
+    with suppress(RuntimeError):  # what is on this device has no value that could be read
+        made.step()
+    device = made.state[parameter]["step"].device.type
+    hooks = optimizer.hooks({"kind": kind, "form": "loop", "rate": 0.5})
+    assert hooks.leaves_device == (device == "meta") == (kind == "asgd")
+
+
+def with_optimizer(kind: str) -> Case:
+    feature = Feature(name="optimizer", options={"kind": kind, "form": "foreach", "rate": 0.0078125})
+    return msgspec.structs.replace(with_feature("optimizer"), features=(feature,))
+
+
+@pytest.mark.xla
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", sorted(optimizer.CLASSES))
+def test_an_optimizer_agrees_under_spmd(kind: str) -> None:
+    case = with_optimizer(kind)
+    comparison = compare(case, "xla_spmd", "xla", oracle_trace(case), sandbox.run(case, "xla_spmd"))
+    known = {"recompile", "on_device"} if kind == "rprop" else set()
+    assert {divergence.check for divergence in comparison.divergences} == known
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("backend", ["xla_replica", "xla_compile"])
+@pytest.mark.parametrize(
+    "case",
+    [with_optimizer("asgd"), with_optimizer("rprop"), with_feature("clip_by_infinity_norm")],
+    ids=["asgd", "rprop", "clip_by_infinity_norm"],
+)
+def test_what_reads_values_within_a_step_is_refused_where_that_would_abort(case: Case, backend: str) -> None:
+    outcome = sandbox.run(case, backend)
+    assert is_unsupported(outcome)
+    assert "a feature reads values on the host within a step" in outcome.message
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_feature_agrees_on_replicas(name: str) -> None:
+    case = with_feature(name)
+    outcome = sandbox.run(case, "torch_ddp")
+    assert is_unsupported(outcome) if name in UNSUPPORTED["torch_ddp"] else agrees(case, "torch_ddp", outcome)
+
+
+@pytest.mark.parametrize("backend", ["torch_dtensor", "torch_fsdp"])
+def test_a_distributed_checkpoint_of_shards_is_loaded_in_other_pieces(backend: str) -> None:
+    training = Training(steps=3, optimizer="adam", learning_rate=0.0078125)
+    case = a_sharded_case(Mesh((("dp_shard", 2),)), parameters={"": (S0,)}, training=training)
+    used = Feature(name="distributed_checkpoint", options={"step": 1, "resharded": True})
+    case = msgspec.structs.replace(case, features=(used,))
+    assert agrees(case, backend, sandbox.run(case, backend))
+
+
+@pytest.mark.parametrize("kind", sorted(optimizer.CLASSES))
+def test_the_formula_of_an_optimizer_is_that_of_torchs_class(kind: str) -> None:
+    numbers = torch.Generator().manual_seed(0)
+    ours, torchs = (torch.nn.Parameter(torch.ones(5, dtype=torch.float64)) for _ in range(2))
+    first, second = (
+        formulas.ByFormula([ours], lr=0.0625, kind=kind),
+        optimizer.CLASSES[kind]([torchs], lr=0.0625),
+    )
+    for _ in range(8):
+        ours.grad = torchs.grad = torch.randn(5, dtype=torch.float64, generator=numbers)
+        first.step()
+        second.step()
+    assert torch.allclose(ours, torchs, rtol=1e-7, atol=0.0)
+
+
+@pytest.mark.parametrize("kind", schedule.FORMULAS)
+def test_the_formula_of_a_schedule_is_that_of_torchs_scheduler(kind: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.125)
+    scheduler = schedule.scheduler(optimizer, kind, 0.75)
+    for step in range(schedule.PERIOD + 1):
+        assert math.isclose(optimizer.param_groups[0]["lr"], 0.125 * schedule.FORMULAS[kind](0.75, step))
+        optimizer.step()
+        scheduler.step()

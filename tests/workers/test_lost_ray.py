@@ -1,0 +1,133 @@
+"""The end of Ray itself: every run ends at once, and no process and no file stays behind."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from real_runs import DDP, small_case
+
+from difftest.ground import processes
+from difftest.ground.errors import InfrastructureError, NoTimeError, StoppedError
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+from ray._private import worker as ray_worker  # noqa: E402
+
+from workers.cluster import connection, dispatch, health, instance, start  # noqa: E402
+from workers.cluster.connection import Connection  # noqa: E402
+from workers.faults import VARIABLE  # noqa: E402
+
+
+@pytest.mark.parametrize("kind", ["raylet", pytest.param("gcs_server", marks=pytest.mark.nightly)])
+def test_when_ray_ends_every_run_ends_at_once_and_nothing_stays(kind: str) -> None:
+    with (  # noqa: PT012  what ends is the run inside
+        pytest.raises(StoppedError, match=f"Ray is gone: its {kind} ended") as stopped,
+        start.cluster(None, 1) as workers,
+    ):
+        folder = Path(ray_worker._global_node.get_temp_dir_path())  # noqa: SLF001  Ray tells it nobody else
+        pool = dispatch.Pool(workers)
+        with ThreadPoolExecutor(2) as threads:
+            running = [threads.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"}) for _ in range(2)]
+            health.own_processes()[kind].kill()
+            for run in running:
+                run.result()
+    assert stopped.value.status == 3
+    assert not folder.exists()
+    assert not [one for one in psutil.Process().children(recursive=True) if folder.name in str(one.cmdline())]
+
+
+def test_the_first_reason_for_the_end_of_a_connection_counts() -> None:
+    one = Connection(Path())
+    one.require()
+    one.end("interrupted", 130)
+    one.end("Ray is gone", 3, lost=True)
+    with pytest.raises(StoppedError, match="interrupted") as stopped:
+        one.require()
+    assert (stopped.value.status, one.lost) == (130, True)
+
+
+def test_a_process_of_an_instance_is_ended_though_its_parent_ended_first() -> None:
+    sleeper = "import os, time\nif os.fork(): os._exit(0)\ntime.sleep(600)"
+    with instance.folder() as folder:
+        subprocess.run([sys.executable, "-c", sleeper], check=True)
+        (orphan,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
+        instance.end(folder, patience=0.0)
+        assert not orphan.is_running()
+
+
+def test_the_guardian_of_a_killed_driver_ends_its_instance_and_removes_its_folder(tmp_path: Path) -> None:
+    driver = """
+import subprocess, sys, time
+from workers.cluster import guardian, instance
+with guardian.watching(), instance.folder() as folder:
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", driver], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        (left,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
+        guardian, _ = sorted(psutil.Process(running.pid).children(), key=lambda child: child.pid)
+        running.kill()
+    guardian.wait(60)
+    assert not left.is_running()
+    assert not folder.exists()
+
+
+def test_a_raylet_that_ends_while_ray_starts_costs_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed, real = list[int](), start._registered  # noqa: SLF001  what waits for the raylet
+
+    def registered(*arguments: str) -> object:
+        if not killed:
+            (raylet,) = [one for one in psutil.Process().children() if one.name() == "raylet"]
+            raylet.kill()
+            killed.append(raylet.pid)
+            with pytest.raises(ConnectionError, match="its raylet ended while it started"):
+                real(*arguments)
+            msg = "as Ray sees it"
+            raise ConnectionError(msg)
+        return real(*arguments)
+
+    monkeypatch.setattr(start, "_registered", registered)
+    with start.cluster(None, 1) as workers:
+        assert workers == 1
+    assert killed
+
+
+def test_without_a_loopback_interface_ray_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> object:
+        raise TimeoutError("timed out")  # noqa: EM101, TRY003  as the kernel says it
+
+    monkeypatch.setattr("socket.create_connection", unreachable)
+    monkeypatch.setattr(start, "_init", lambda *_, **__: pytest.fail("Ray is started"))
+    with (
+        pytest.raises(InfrastructureError, match=r"cannot connect to itself at 127\.0\.0\.1: timed out"),
+        start.cluster(None, 1),
+    ):
+        pass
+
+
+def test_a_call_that_waits_is_cut_at_the_end_of_the_time() -> None:
+    one = Connection(Path())
+    one.cut = time.monotonic() + 3600
+    one.require()
+    one.cut = 0.0
+    with pytest.raises(NoTimeError, match="cut"):
+        one.require()
+
+
+def test_a_run_in_flight_is_cut_and_its_worker_is_not_used_again() -> None:
+    with start.cluster(None, 1) as workers:
+        pool = dispatch.Pool(workers)
+        connection.current().cut = time.monotonic() + 3.0
+        with pytest.raises(NoTimeError):
+            pool.execute(small_case(), DDP, {VARIABLE: "hang"})
+        with pytest.raises(NoTimeError):
+            pool.execute(small_case(), DDP)

@@ -1,0 +1,37 @@
+"""Planted faults and correct runs on backends that the user names, which may run another's code elsewhere."""
+
+import inspect
+
+import pytest
+
+from difftest.jobs.proof.planted_campaigns import chosen_defects
+from workers.backends import load, profile
+from workers.faults import all_faults
+
+
+@pytest.mark.parametrize(
+    ("fault", "backends", "chosen"),
+    [
+        ("deadlock", ("tpu_ddp@torch_tpu", "tpu_tp@torch_tpu"), ("tpu_ddp@torch_tpu",)),
+        ("deadlock", ("torch_ddp@newest",), ("torch_ddp@newest",)),
+        ("mesh_axes_swapped", ("tpu_tp@torch_tpu",), ("tpu_tp@torch_tpu",)),
+        ("mesh_axes_swapped", ("tpu_compile@torch_tpu",), ()),
+        ("recompile", ("tpu_ddp@torch_tpu",), ()),
+        ("recompile", (), ("xla_spmd",)),
+    ],
+)
+def test_a_fault_is_planted_into_the_named_backends_that_can_have_it(
+    fault: str, backends: tuple[str, ...], chosen: tuple[str, ...]
+) -> None:
+    assert chosen_defects(fault, backends) == [(all_faults()[fault], backend) for backend in chosen]
+
+
+def test_the_backends_of_torch_tpu_can_have_the_faults_of_torch() -> None:
+    backends = ("tpu_ddp@torch_tpu", "tpu_fsdp@torch_tpu", "tpu_dtensor@torch_tpu", "tpu_tp@torch_tpu")
+    planted = chosen_defects("", backends)
+    assert {backend for _, backend in planted} == set(backends)
+    for backend in backends:
+        same = load(profile(backend).same_as)
+        own, lent = (inspect.unwrap(module.unsupported) for module in (load(backend), same))
+        assert own is lent, "beside what its device lacks"
+        assert load(backend).SIDE != same.SIDE
