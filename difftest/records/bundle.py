@@ -152,7 +152,8 @@ class Joined:
         return InfrastructureError(f"case {case.id} was not recorded on {backend} (again)")
 
     def _add(self, root: Path) -> None:
-        for name, side, framework in bundle_lines.requested(root):
+        requested = bundle_lines.requested(root)
+        for name, side, framework in requested:
             self.backends.setdefault(name, Recorded(SIDE=side, FRAMEWORK=framework))
         for absent in bundle_lines.absent(root):
             self._indices.setdefault(self._case(root, absent.case).id, absent.index)
@@ -171,7 +172,8 @@ class Joined:
                 )
                 raise UsageError(msg)
             recorded.append((root, run))
-            if run.index != EVIDENCE:
+            # What the oracle alone ran in a bundle that says no more, no backend of it could express.
+            if run.index != EVIDENCE and (requested or run.backend != self._oracle):
                 self._indices[case.id] = run.index
             if run.backend != self._oracle:
                 self.backends.setdefault(run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from machines import CASES_A_NIGHT, FIRST_NIGHT, FakeCluster, Machine, nightly_run, sharded
+from machines import CASES_A_NIGHT, FIRST_NIGHT, FakeCluster, Machine, nightly_run, sharded_after_the_first
 
 from difftest import cli
 from difftest.campaign.campaign import Campaign
@@ -45,7 +45,7 @@ class Ending(Machine):
     """A machine whose connection ends before the run with this number, as if Ray was gone or by Ctrl-C."""
 
     def __init__(self, runs: int, status: int) -> None:
-        super().__init__(spmd=sharded)
+        super().__init__(spmd=sharded_after_the_first)
         self.left, self._status = runs, status
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
@@ -90,7 +90,7 @@ def test_a_stopped_run_writes_its_reports_and_the_same_command_continues(
     before = recorded_cases(tmp_path)
     assert len(before) < CASES_A_NIGHT
     assert not any(o.verdict == "lost" for o in Corpus(tmp_path / "corpus").observations())
-    cluster.machine = Machine(spmd=sharded)
+    cluster.machine = Machine(spmd=sharded_after_the_first)
     done = run_again(tmp_path)
     assert (done.exception, recorded_cases(tmp_path)) == (None, set(range(CASES_A_NIGHT)))
     assert done.return_value == 1, "what the stopped run found is new until it was reported"

@@ -76,7 +76,7 @@ MUTANTS = {
     "nothing is beyond": Mutant(
         mismatches, "wanted(key[2]) and beyond(measurement):", "wanted(key[2]) and not measurement:"
     ),
-    "gradients as parameters": Mutant(gradients, "Stage.BACKWARD", "Stage.UPDATE"),
+    "gradients as parameters": Mutant(gradients, '"gradients", Stage.BACKWARD', '"gradients", Stage.UPDATE'),
     "no check of losses and outputs": Mutant(loss, "return mismatches(run,", "return () and mismatches(run,"),
     "no check of parameters": Mutant(parameters, "return mismatches(run,", "return () and mismatches(run,"),
     "no check of shapes": Mutant(shape, "if wrong := _wrong(", "if wrong := None and _wrong("),

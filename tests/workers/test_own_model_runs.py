@@ -98,7 +98,7 @@ from difftest.ground.errors import UsageError
 from workers.own import describe
 for name in sys.argv[1:]:
     try:
-        describe.description(describe.Request(f"{name}.py:build", (Mesh((("dp", 2),)),)))
+        describe.description(describe.DescriptionRequest(f"{name}.py:build", (Mesh((("dp", 2),)),)))
         print("described")
     except UsageError as error:
         print(error)
