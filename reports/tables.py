@@ -80,7 +80,7 @@ def agreement(t: Table) -> pd.DataFrame:
     by = ["path", "backend"]
     places = t.all_comparisons.places.items()
     lost = [
-        (place.path, place.backend, counts.lost.total() + counts.refused.total()) for place, counts in places
+        (place.path, place.backend, counts.lost.total() + counts.not_run.total()) for place, counts in places
     ]
     lost_by = pd.DataFrame(lost, columns=[*by, "lost"]).groupby(by)["lost"].sum()
     table = verdict_counts(t, by).astype(dict.fromkeys(by, "str")).set_index(by)

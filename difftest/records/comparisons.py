@@ -59,7 +59,8 @@ class Counts:
     """How some comparisons ended: this is what these words mean everywhere.
 
     `diverged` is by fingerprint, and what did not complete by reason, in words without numbers. `refused`
-    ones are what a worker could not run although the support table does not say so; `unsupported` ones are
+    ones are what a worker could not run, and `lacking` ones what a framework refused in a run, although the
+    support table does not say so; `unsupported` ones are
     what a backend cannot express, and what it refuses in a run as the table says. `canaries` are by what the
     canary showed (`difftest.judge.canary`), in the runs in which there was one.
     """
@@ -69,6 +70,7 @@ class Counts:
     inconclusive: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    lacking: Counter[str] = field(default_factory=Counter)
     unsupported: Counter[str] = field(default_factory=Counter)
     canaries: Counter[str] = field(default_factory=Counter)
 
@@ -85,12 +87,21 @@ class Counts:
     @property
     def requested(self) -> int:
         """How many the campaign could be expected to make: all but the unsupported ones."""
-        return self.judged + self.lost.total() + self.refused.total()
+        return self.judged + self.lost.total() + self.not_run.total()
+
+    @property
+    def not_run(self) -> Counter[str]:
+        """What was refused by a worker or by a framework."""
+        return self.refused + self.lacking
 
     @property
     def compared_share(self) -> float:
-        """The share of the requested ones that were judged, from 0 to 1; 0 where none was completed."""
-        return self.judged / self.requested if self.completed else 0.0
+        """The share of the requested ones that were judged, from 0 to 1; 0 where none was completed.
+
+        What a framework lacks is left out: programs reach operators that nobody tried before. A limit of its
+        own bounds it (`difftest.records.completeness.MOST_REFUSED`).
+        """
+        return self.judged / (self.requested - self.lacking.total()) if self.completed else 0.0
 
     @property
     def inconclusive_share(self) -> float:
@@ -100,7 +111,7 @@ class Counts:
     @property
     def not_judged(self) -> str:
         """How many of the requested ones were not judged, in words, as `1 lost, 2 refused`; empty if none."""
-        numbers = {"lost": self.lost.total(), "refused": self.refused.total()}
+        numbers = {"lost": self.lost.total(), "refused": self.not_run.total()}
         return ", ".join(f"{number:,} {ended}" for ended, number in numbers.items() if number)
 
     def add(self, backend: str, ended: Ended, lines: int = 1) -> None:
@@ -123,7 +134,7 @@ class Counts:
         if ended.verdict != UNSUPPORTED:
             return self.lost
         usual = ended.status == UNSUPPORTED or is_usual(backend, ended.reason, ended.lacks)
-        return self.unsupported if usual else self.refused
+        return self.unsupported if usual else self.lacking if ended.lacks else self.refused
 
     def include(self, other: "Counts") -> None:
         """Adds the counts of other comparisons."""
@@ -234,6 +245,6 @@ def _greatest(columns: Columns, chosen: npt.NDArray[np.bool_]) -> list[float]:
 
 def missing(counts: Counts) -> list[tuple[str, str, int]]:
     """What requested comparisons lack a result, as (how they ended, reason, number); most frequent first."""
-    ended = {LOST: counts.lost, REFUSED: counts.refused, INCONCLUSIVE: counts.inconclusive}
+    ended = {LOST: counts.lost, REFUSED: counts.not_run, INCONCLUSIVE: counts.inconclusive}
     each = [(how, reason, number) for how, by in ended.items() for reason, number in by.items()]
     return sorted(each, key=lambda one: -one[2])

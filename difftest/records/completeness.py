@@ -158,7 +158,7 @@ def _endings(counts: Counts) -> str:
 
 def _of_few(subject: str, backend: str, counts: Counts, limits: Limits, path: str = "") -> str:
     """Why the result of a backend, or of it on a path, means too little; empty where it does not."""
-    lost, refused, requested = counts.lost.total(), counts.refused.total(), counts.requested
+    lost, refused, requested = counts.lost.total(), counts.not_run.total(), counts.requested
     unsupported, inconclusive = counts.unsupported.total(), counts.inconclusive.total()
     if is_more_than(lost, requested, 1.0 - limits.least_compared):
         made = f"{requested - lost} of {requested} comparisons were made"
@@ -241,6 +241,6 @@ def _described(counts: Counts) -> dict[str, Any]:
         "agreed": counts.agreed,
         "inconclusive": dict(counts.inconclusive),
         "lost": dict(counts.lost),
-        "refused": dict(counts.refused),
+        "refused": dict(counts.not_run),
         "unsupported": dict(counts.unsupported),
     }

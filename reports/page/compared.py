@@ -65,7 +65,7 @@ def _kinds(counts: Counts) -> tuple[str, ...]:
     kinds = {
         "inconclusive": counts.inconclusive,
         "lost": counts.lost,
-        "refused": counts.refused,
+        "refused": counts.not_run,
         "not supported": counts.unsupported,
     }
     return tuple(f"{each.total():,} {name}" for name, each in kinds.items() if each)

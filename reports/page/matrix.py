@@ -94,7 +94,7 @@ def _square(count: Any, ended: Counts, unknown: int) -> Square:  # noqa: ANN401 
     `count` is None where the backend compared no case of the row; `ended` then says why. `unknown`
     comparisons diverge by a finding that needs somebody.
     """
-    lost = ended.lost.total() + ended.refused.total()
+    lost = ended.lost.total() + ended.not_run.total()
     if count is None and not lost:
         reason = f"cannot express it: {why(ended)}" if ended.unsupported else "no such case was drawn"
         return Square("none", "·", reason)
