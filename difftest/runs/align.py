@@ -68,16 +68,16 @@ def pairs(
 
     `exact` names replace whole names; otherwise they are patterns and replace parents too.
     """
-    found, left, rest = [], [], {*second}
+    aligned, left, rest = [], [], {*second}
     for key, mine in first.items():
         name = names.get(key[1], key[1]) if exact else renamed(key[1], names)
         other = (key[0], name, key[2])
         if other in second:
-            found.append((key, mine, second[other]))
+            aligned.append((key, mine, second[other]))
             rest.discard(other)
         else:
             left.append(key)
-    return found, [*left, *rest]
+    return aligned, [*left, *rest]
 
 
 def require_names(names: Mapping[str, str], runs: Sequence[Run]) -> None:

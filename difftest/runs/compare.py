@@ -140,10 +140,10 @@ class _Walk:
             return offs
         outputs = [off for off in offs if off.key[0] == layout.OUTPUT_GRADIENT and off.norm]
         times = [factor(off.first.sketch, off.second.sketch) for off in outputs]
-        known = [one for one in times if one is not None]
-        if not known or not any(off.wrong for off in outputs):
+        measured = [one for one in times if one is not None]
+        if not measured or not any(off.wrong for off in outputs):
             return offs
-        usual = float(np.median(known))
+        usual = float(np.median(measured))
         alike = all(one is not None and abs(one / usual - 1) < CLOSE for one in times)
         size = next((size for size in candidates(self._runs) if abs(usual / size - 1) < CLOSE), None)
         if not alike or size is None:

@@ -79,7 +79,7 @@ class Distances:
     def of(self, step: int) -> list[Off]:
         """Every tensor of a step that both runs have, in the order in which it is computed."""
         mine, other = self.first.whole(step), self.second.whole(step)
-        found, alone = pairs(mine, other, self.names, exact=self.exact)
+        matched, alone = pairs(mine, other, self.names, exact=self.exact)
         if alone:
             self.skipped["only one of the runs has them"] = max(
                 self.skipped["only one of the runs has them"], len(alone)
@@ -87,7 +87,7 @@ class Distances:
         samples = self._samples(step, mine, other)
         norms = _typical(mine.values())
         offs = []
-        for key, one, two in found:
+        for key, one, two in matched:
             if key[0] == layout.INPUT or self._skips(one, two):
                 continue
             difference = distance(one, two)

@@ -23,7 +23,7 @@ def hints(
     if place.kind == DATA:
         return (f"The runs were fed {data}. Nothing after that can be compared.",)
     wrong = [off for off in offs if off.wrong]
-    found = [
+    sentences = [
         *_copies(place),
         *_arguments(place, settings),
         *_factors(place, wrong, offs, runs),
@@ -31,7 +31,7 @@ def hints(
         *_coarse(place, settings, runs[0].steps[0]),
         *_loss(place),
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(sentences))
 
 
 def factor(one: "layout.Floats", two: "layout.Floats") -> float | None:
@@ -46,7 +46,7 @@ def factor(one: "layout.Floats", two: "layout.Floats") -> float | None:
 
 def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
     """Factors that layouts explain, with their words."""
-    found: dict[float, str] = {}
+    causes: dict[float, str] = {}
     sizes = [
         (
             run.environment.world_size,
@@ -59,16 +59,16 @@ def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
     for index in (1, 2, 0):
         for which, own in enumerate(sizes):
             name = f"{words[index]} of {runs[which].name}"
-            found.setdefault(float(own[index]), name)
+            causes.setdefault(float(own[index]), name)
             if own[index]:
-                found.setdefault(1 / own[index], f"one divided by {name}")
+                causes.setdefault(1 / own[index], f"one divided by {name}")
     for run in runs:
         for axis in filter(None, run.environment.settings.get("mesh", "").split(", ")):
             name, _, size = axis.partition("=")
-            found.setdefault(float(size), f"the size of mesh axis {name} of {run.name}")
-            found.setdefault(1 / float(size), f"one divided by the size of mesh axis {name} of {run.name}")
-    found.pop(1.0, None)
-    return found
+            causes.setdefault(float(size), f"the size of mesh axis {name} of {run.name}")
+            causes.setdefault(1 / float(size), f"one divided by the size of mesh axis {name} of {run.name}")
+    causes.pop(1.0, None)
+    return causes
 
 
 def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
@@ -77,9 +77,9 @@ def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tupl
     if times is None or abs(times - 1) < CLOSE:
         return []
     near = next((words for size, words in candidates(runs).items() if abs(times / size - 1) < CLOSE), "")
-    found = [f"It is {times:.4g} times as large in {runs[1].name}" + (f": {near}." if near else ".")]
+    sentences = [f"It is {times:.4g} times as large in {runs[1].name}" + (f": {near}." if near else ".")]
     if near and place.kind in (layout.GRADIENT, layout.OUTPUT_GRADIENT):
-        found.append("A sum in place of a mean over ranks or micro-batches (or the reverse) does this.")
+        sentences.append("A sum in place of a mean over ranks or micro-batches (or the reverse) does this.")
     kind = [off for off in offs if off.key[0] == layout.GRADIENT]
     same = [factor(off.first.sketch, off.second.sketch) for off in kind]
     if (
@@ -87,8 +87,8 @@ def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tupl
         and len(kind) > 1
         and all(one and abs(one / times - 1) < CLOSE for one in same)
     ):
-        found.append("Every gradient has the same factor: loss scaling, averaging or clipping.")
-    return found
+        sentences.append("Every gradient has the same factor: loss scaling, averaging or clipping.")
+    return sentences
 
 
 def _copies(place: Place) -> list[str]:
@@ -100,13 +100,13 @@ def _copies(place: Place) -> list[str]:
 
 def _arguments(place: Place, settings: Sequence[Setting]) -> list[str]:
     """Arguments of the module, or of the optimizer where an update is wrong, that differ."""
-    found = []
+    sentences = []
     for setting in settings:
         own = setting.name.startswith(f"{place.owner or 'the model'} (")
         optimizer = place.kind == layout.UPDATED and setting.name.startswith(("optimizer", "learning rates"))
         if own or optimizer:
-            found.append(f"{setting.name} differs: {setting.first} against {setting.second}.")
-    return found
+            sentences.append(f"{setting.name} differs: {setting.first} against {setting.second}.")
+    return sentences
 
 
 def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:

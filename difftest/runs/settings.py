@@ -17,7 +17,7 @@ SAME_ORDER = 1e-3
 def differences(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
     """Everything that differs but the numbers, the environment first."""
     mine, other = first.environment, second.environment
-    found = [
+    differences = [
         Setting(name=name, first=mine.settings.get(name, ""), second=other.settings.get(name, ""))
         for name in dict.fromkeys((*mine.settings, *other.settings))
         if mine.settings.get(name) != other.settings.get(name)
@@ -36,8 +36,8 @@ def differences(first: Run, second: Run, names: Mapping[str, str]) -> list[Setti
         ("perturbed, in units in the last place", (mine.perturbed, other.perturbed)),
     ):
         if values[0] != values[1]:
-            found.append(Setting(name=name, first=str(values[0]), second=str(values[1])))
-    return [*found, *_modules(first, second, names), *_ranks(first), *_ranks(second)]
+            differences.append(Setting(name=name, first=str(values[0]), second=str(values[1])))
+    return [*differences, *_modules(first, second, names), *_ranks(first), *_ranks(second)]
 
 
 def samples(run: Run) -> int:
@@ -64,16 +64,16 @@ def _rates(first: Run, second: Run) -> tuple[str, str]:
 def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
     """The modules of other arguments, such as another epsilon. Those of one class are alike by the dozen."""
     other = {module.path: module for module in second.environment.modules}
-    found = []
+    differences = []
     for module in first.environment.modules:
         match = other.get(renamed(module.path, names))
         if match and match.kind == module.kind and match.arguments != module.arguments:
             name = f"{module.path or 'the model'} ({module.kind})"
-            found.append(Setting(name=name, first=module.arguments, second=match.arguments))
-    if len(found) <= MOST_MODULES:
-        return found
-    rest = f"{len(found) - MOST_MODULES} more modules"
-    return [*found[:MOST_MODULES], Setting(name=rest, first="...", second="...")]
+            differences.append(Setting(name=name, first=module.arguments, second=match.arguments))
+    if len(differences) <= MOST_MODULES:
+        return differences
+    rest = f"{len(differences) - MOST_MODULES} more modules"
+    return [*differences[:MOST_MODULES], Setting(name=rest, first="...", second="...")]
 
 
 def _ranks(run: Run) -> list[Setting]:

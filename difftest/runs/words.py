@@ -17,32 +17,33 @@ STAGES = {
 """The stage of a step to which each kind of tensor belongs."""
 
 
-def verdict(found: Comparison) -> str:
+def verdict(comparison: Comparison) -> str:
     """The result in a sentence or two."""
-    first, second = found.names
-    if found.first:
-        return f"{first} and {second} differ from step {found.first.step} on, first in {found.first.tensor}."
-    if found.verdict != EQUAL:
+    first, second = comparison.names
+    if comparison.first:
+        off = comparison.first
+        return f"{first} and {second} differ from step {off.step} on, first in {off.tensor}."
+    if comparison.verdict != EQUAL:
         why = (
             "nothing in them corresponds"
-            if found.horizon is None
+            if comparison.horizon is None
             else "rounding alone parts them from the start"
         )
         return f"{first} and {second} cannot be compared: {why}."
-    if (until := found.horizon) is not None:
+    if (until := comparison.horizon) is not None:
         return (
             f"{first} and {second} are equal within rounding up to step {until}. From there on rounding "
             "alone parts them, and they can no longer be compared."
         )
-    return f"{first} and {second} are equal within rounding in all {found.steps} steps."
+    return f"{first} and {second} are equal within rounding in all {comparison.steps} steps."
 
 
-def evidence(found: Comparison) -> str:
+def evidence(comparison: Comparison) -> str:
     """What the verdict rests on."""
-    compared = f"{found.compared:,} tensors compared"
-    if found.measured:
-        farthest = f", the farthest of those that agree {found.greatest:.2g} x the rounding noise off"
-        return compared + (farthest if found.compared else "") + ". The noise was measured."
+    compared = f"{comparison.compared:,} tensors compared"
+    if comparison.measured:
+        farthest = f", the farthest of those that agree {comparison.greatest:.2g} x the rounding noise off"
+        return compared + (farthest if comparison.compared else "") + ". The noise was measured."
     return (
         f"{compared}. The rounding noise was not measured: there is only a bound, which small faults stay "
         "below. Repeat a run with difftest.record(..., perturb=1) and give it with --noise."
@@ -67,7 +68,7 @@ def place(one: Place, *, measured: bool = True) -> str:
     return "; ".join(parts)
 
 
-def follows(found: Comparison) -> str:
+def follows(comparison: Comparison) -> str:
     """What differs in that step by kind; empty if nothing does but data."""
     names = {
         "start": "parameters before the first step",
@@ -76,33 +77,33 @@ def follows(found: Comparison) -> str:
         "gradient": "gradients of parameters",
         "updated": "updated parameters",
     }
-    counts = [f"{names[kind]}: {count}" for kind, count in found.wrong.items()]
+    counts = [f"{names[kind]}: {count}" for kind, count in comparison.wrong.items()]
     return f"differing in that step: {', '.join(counts)}" if counts else ""
 
 
-def lines(found: Comparison) -> Iterator[str]:
+def lines(comparison: Comparison) -> Iterator[str]:
     """The comparison for a terminal: what differs around the runs, the verdict, the place, the hints."""
-    if found.settings:
-        yield from table(found)
+    if comparison.settings:
+        yield from table(comparison)
         yield ""
-    yield verdict(found)
-    if found.first:
-        yield f"  {place(found.first, measured=found.measured)}"
-        if found.first.before:
-            yield f"  still equal before it: {found.first.before}"
-        if rest := follows(found):
+    yield verdict(comparison)
+    if comparison.first:
+        yield f"  {place(comparison.first, measured=comparison.measured)}"
+        if comparison.first.before:
+            yield f"  still equal before it: {comparison.first.before}"
+        if rest := follows(comparison):
             yield f"  {rest}"
-    yield from (f"  hint: {hint}" for hint in found.hints)
-    if not (found.first and found.first.kind == DATA):
-        yield evidence(found)
-    for reason, count in found.skipped.items():
+    yield from (f"  hint: {hint}" for hint in comparison.hints)
+    if not (comparison.first and comparison.first.kind == DATA):
+        yield evidence(comparison)
+    for reason, count in comparison.skipped.items():
         yield f"{count:,} tensors were not compared: {reason}."
-    yield from found.notes
+    yield from comparison.notes
 
 
-def table(found: Comparison) -> Iterator[str]:
+def table(comparison: Comparison) -> Iterator[str]:
     """What differs between the runs besides their numbers, in three columns."""
-    rows = [("", *found.names), *((one.name, one.first, one.second) for one in found.settings)]
+    rows = [("", *comparison.names), *((one.name, one.first, one.second) for one in comparison.settings)]
     cut = [tuple(_cut(text) for text in row) for row in rows]
     widths = [max(len(row[column]) for row in cut) for column in range(3)]
     for row in cut:

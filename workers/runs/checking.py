@@ -88,8 +88,8 @@ def check(
         runs.append(collected.take())
     watch.active = was
     collected.kept = [Kept(about=about, row=torch.from_numpy(row.copy())) for about, row in runs[-1]]
-    found = [(index, _place(runs, index, where)) for index in _differing(runs[0], runs[1])]
-    return tuple(place for _, place in sorted(_of_all(found), key=lambda pair: (pair[0], pair[1].ranks)))
+    places = [(index, _place(runs, index, where)) for index in _differing(runs[0], runs[1])]
+    return tuple(place for _, place in sorted(_of_all(places), key=lambda pair: (pair[0], pair[1].ranks)))
 
 
 def _differing(one: Rows, two: Rows) -> list[int]:

@@ -57,26 +57,26 @@ class Collected:
     ) -> None:
         """Adds a tensor. `share` names this rank's share of a plain tensor that is a sum over ranks."""
         with torch.no_grad(), torch.autocast(tensor.device.type, enabled=False):
-            found = placed(tensor, self.batch if batched else None, microbatch)
-            lazy = found.local.device.type == "xla"
+            located = placed(tensor, self.batch if batched else None, microbatch)
+            lazy = located.local.device.type == "xla"
             if lazy:  # what changes the tensor in place later must not change this
-                found = replace(found, local=found.local.clone())
+                located = replace(located, local=located.local.clone())
             about = layout.Tensor(
                 id=-1,
                 kind=kind,
                 owner=owner,
                 place=place,
-                shape=found.shape,
+                shape=located.shape,
                 dtype=str(tensor.dtype).removeprefix("torch."),
-                piece=share or found.piece,
+                piece=share or located.piece,
                 batched=batched,
-                comparable=bool(found.parts) or not found.local.numel(),
+                comparable=bool(located.parts) or not located.local.numel(),
             )
-            row = partial(self._row, found, batched=batched)
+            row = partial(self._row, located, batched=batched)
             if any(fnmatch.fnmatchcase(owner, pattern) for pattern in self.whole):
                 name = f"{kind}:{owner}{place}" + (f"#{microbatch}" if microbatch else "")
-                self.arrays[name] = found.local.clone()
-            self.kept.append(Kept(about=about, row=row if lazy else row(), factor=factor * found.factor))
+                self.arrays[name] = located.local.clone()
+            self.kept.append(Kept(about=about, row=row if lazy else row(), factor=factor * located.factor))
 
     def add_numbers(self, kind: str, name: str, tensor: Tensor, numbers: Callable[[Tensor], Tensor]) -> None:
         """Adds a few `numbers` of a tensor, which go to the host with the rows."""
@@ -87,18 +87,18 @@ class Collected:
         with torch.no_grad():
             self.kept.append(Kept(about=about, row=row if lazy else row()))
 
-    def _row(self, found: Placed, *, batched: bool) -> Tensor:
-        steps = sketching.strides(found.shape)
-        counts = sketching.buckets(found.shape, batched=batched)
+    def _row(self, located: Placed, *, batched: bool) -> Tensor:
+        steps = sketching.strides(located.shape)
+        counts = sketching.buckets(located.shape, batched=batched)
         rows = [
-            sketching.numbers(found.local[part.local], part.start, steps, counts, self.signs)
-            for part in found.parts
+            sketching.numbers(located.local[part.local], part.start, steps, counts, self.signs)
+            for part in located.parts
         ]
         if len(rows) == 1:
             return rows[0]
         if not rows:
-            nothing = found.local.new_zeros((0,) * len(found.shape))
-            return sketching.numbers(nothing, (0,) * len(found.shape), steps, counts, self.signs)
+            nothing = located.local.new_zeros((0,) * len(located.shape))
+            return sketching.numbers(nothing, (0,) * len(located.shape), steps, counts, self.signs)
         stacked = torch.stack(rows)
         row = stacked.sum(0)
         row[LEAST], row[GREATEST] = stacked[:, LEAST].min(), stacked[:, GREATEST].max()
@@ -112,9 +112,9 @@ class Collected:
 
             torch_xla.sync()
         with torch.no_grad():
-            found = _on_host([one.row if isinstance(one.row, Tensor) else one.row() for one in kept])
+            rows = _on_host([one.row if isinstance(one.row, Tensor) else one.row() for one in kept])
         joined: dict[tuple[object, ...], tuple[layout.Tensor, Floats]] = {}
-        for one, row in zip(kept, found, strict=True):
+        for one, row in zip(kept, rows, strict=True):
             key = (*one.about.key, one.about.piece.name)
             own = scaled(row, one.factor) if one.factor != 1.0 else row
             about, before = joined.get(key, (one.about, None))

@@ -87,7 +87,7 @@ def _of_dtensor(tensor: Any, batch: Batch | None, microbatch: int) -> Placed:  #
     local = local if tensor.dim() else local.reshape(shape)
     coordinate = mesh.get_coordinate() or [0] * mesh.ndim
     indices = strided.indices(shape, list(zip(placements, mesh.shape, coordinate, strict=True)))
-    factor, names, known = _partial(placements, mesh, coordinate)
+    factor, names, adds_up = _partial(placements, mesh, coordinate)
     first = 0
     if batch is not None:
         covers = mesh.size() == torch.distributed.get_world_size()
@@ -95,7 +95,7 @@ def _of_dtensor(tensor: Any, batch: Batch | None, microbatch: int) -> Placed:  #
         first = (microbatch * ranks + rank) * shape[0]
         names += [f"b{rank}/{ranks}"] if ranks > 1 else []
     blocks = math.prod(len(_runs(index)) for index in indices)
-    parts = tuple(_blocks(indices, first)) if known and blocks <= MOST_PARTS else ()
+    parts = tuple(_blocks(indices, first)) if adds_up and blocks <= MOST_PARTS else ()
     spans = ",".join(_span(index) for index in indices)
     words = f"{_axes(mesh, coordinate)}: {', '.join(str(placement) for placement in placements)}"
     piece = Piece(name="|".join([f"[{spans}]", *names]), words=words)
@@ -106,13 +106,13 @@ def _partial(
     placements: Sequence[Any], mesh: "DeviceMesh", coordinate: Sequence[int]
 ) -> tuple[float, list[str], bool]:
     """The factor and the names of partial shares, and whether they add up to the tensor at all."""
-    factor, names, known = 1.0, [], True
+    factor, names, adds_up = 1.0, [], True
     for axis, placement in enumerate(placements):
         if placement.is_partial():
-            known = known and placement.reduce_op in ("sum", "avg")
+            adds_up = adds_up and placement.reduce_op in ("sum", "avg")
             factor /= mesh.size(axis) if placement.reduce_op == "avg" else 1
             names.append(f"p{axis}.{coordinate[axis]}")
-    return factor, names, known
+    return factor, names, adds_up
 
 
 def _axes(mesh: "DeviceMesh", coordinate: Sequence[int]) -> str:
