@@ -32,11 +32,14 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """Run files side by side where `pytest` is to run them all, the longest first.
 
     There is a process more than CPUs, because campaigns often wait for processes that start. Tests that are
-    named or chosen run in one process, unless `-n` says otherwise.
+    named or chosen run in one process, unless `-n` says otherwise. A file stays in a process, because its
+    tests share what takes long.
     """
-    if runs_all(config.option, named=config.args_source is pytest.Config.ArgsSource.ARGS):
-        config.option.numprocesses = (os.cpu_count() or 1) + 1
-        config.option.dist, config.option.loadscopereorder = "loadfile", False
+    option = config.option
+    if runs_all(option, named=config.args_source is pytest.Config.ArgsSource.ARGS):
+        option.numprocesses = (os.cpu_count() or 1) + 1
+    if getattr(option, "numprocesses", None) and option.dist == "no":
+        option.dist, option.loadscopereorder = "loadfile", False
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
