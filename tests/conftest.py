@@ -10,10 +10,11 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from generated_cases import GeneratedCases
 from hypothesis import settings
-from side_by_side import longest_first, runs_all
+from side_by_side import longest_first, processes, runs_all
 
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 """Ray's clusters of the tests require a token, as all that are joined must."""
@@ -31,13 +32,12 @@ ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Run files side by side where `pytest` is to run them all, the longest first.
 
-    There is a process more than CPUs, because campaigns often wait for processes that start. Tests that are
-    named or chosen run in one process, unless `-n` says otherwise. A file stays in a process, because its
-    tests share what takes long.
+    Tests that are named or chosen run in one process, unless `-n` says otherwise. A file stays in a process,
+    because its tests share what takes long.
     """
     option = config.option
     if runs_all(option, named=config.args_source is pytest.Config.ArgsSource.ARGS):
-        option.numprocesses = (os.cpu_count() or 1) + 1
+        option.numprocesses = processes(os.cpu_count() or 1, psutil.virtual_memory().total)
     if getattr(option, "numprocesses", None) and option.dist == "no":
         option.dist, option.loadscopereorder = "loadfile", False
 

@@ -9,7 +9,7 @@ from argparse import Namespace
 import pytest
 from command_line import command
 from pages import FRONT, PAGES, ROOT, blocks, shell_commands
-from side_by_side import runs_all
+from side_by_side import processes, runs_all
 
 COMMANDS = sorted({line for page in PAGES for line in shell_commands(page) if line.startswith("difftest ")})
 MOST_LINES_OF_THE_FRONT_PAGE = 160
@@ -64,6 +64,10 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert re.findall(r"^.*\bpytest\b.*$", ci.partition("set -euo pipefail")[2], re.MULTILINE) == [
         f"{test} || status=$?"
     ]
+
+
+def test_there_are_more_processes_than_cpus_where_the_memory_allows() -> None:
+    assert [processes(2, gib << 30) for gib in (24, 15, 8, 1)] == [4, 3, 2, 1]
 
 
 ALL = {

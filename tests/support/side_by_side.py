@@ -39,6 +39,18 @@ def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (LONG.get(item.path.name, 0), sizes[item.path.name]), reverse=True)
 
 
+WAITING = 2
+"""How many processes more than CPUs: campaigns often wait, for processes that start and for deadlines."""
+
+CAMPAIGN_GIB = 4
+"""What a process may need with the campaign that it runs."""
+
+
+def processes(cpus: int, memory_bytes: int) -> int:
+    """How many run all tests, on a machine of so many CPUs and so much memory."""
+    return max(1, min(cpus + WAITING, memory_bytes // (CAMPAIGN_GIB << 30)))
+
+
 def runs_all(option: Namespace, *, named: bool) -> bool:
     """Whether all tests but the nightly ones are to run, in as many processes as we like."""
     options = vars(option)  # those of a plugin are missing without it
