@@ -27,10 +27,12 @@ LONG = {
     "test_own_located.py": 40,
     "test_flash_attention_runs.py": 35,
     "test_reproducer_runs.py": 35,
+    "test_plugin_types.py": -1,
 }
 """Files with few tests that take long, in seconds on 2 cores beside others (2026-11-27).
 
-Where several processes share the tests, one that begins late with such a file works alone at the end.
+Where several processes share the tests, one that begins late with such a file works alone at the end. What is
+negative comes last: mypy's cache is there by then, because CI runs mypy beside the tests.
 """
 
 
