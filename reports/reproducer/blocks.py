@@ -13,7 +13,7 @@ from typing import Any
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import Argument, BuildingBlock
-from reports.reproducer.values import python
+from difftest.cases.script_values import python
 
 BUILDS = "module"
 """The function of a block's file that makes its module from `arguments` and `sizes`."""

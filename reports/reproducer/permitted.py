@@ -1,8 +1,8 @@
 """What a script of a rendered case may name: torch, the frameworks of the backends, and a little of Python.
 
 A case may come from elsewhere. Its options have types, and their values reach a script by one door
-(`reports.reproducer.values`). Should anything else ever reach it, the script's syntax tree shows it, and the
-script is neither run nor written.
+(`difftest.cases.script_values`). Should anything else ever reach it, the script's syntax tree shows it, and
+the script is neither run nor written.
 """
 
 import ast

@@ -13,10 +13,10 @@ from difftest.cases.draws import Floats
 from difftest.cases.layers.module import Construction, Module
 from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference, full_name
 from difftest.cases.layout import Placements, replicated
+from difftest.cases.script_values import python
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
 from reports.reproducer.fault import Fault
-from reports.reproducer.values import python
 
 Writing: TypeAlias = Literal["placements", "specs", "one device"]
 """How placements are written: as DTensor has them, as torch_xla's partition specs, or not at all."""

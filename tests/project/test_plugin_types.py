@@ -59,9 +59,8 @@ BROKEN = {
     "built": ("workers.training.blocks", "swiglu", r"def module\(", "def modules("),
     "arguments": ("difftest.cases.blocks", "swiglu", r"class Arguments\(Schema", "class Arguments(object"),
     "options": ("difftest.cases.features", "schedule", r"class Options\(", "class Option("),
-    "drawn": ("generators.features", "schedule", r"\(\*, case: Case\)", "(*, case: str)"),
     "hooks": ("workers.training.features", "schedule", r"def equal\(", "def equals("),
-    "feature": ("reports.reproducer.features", "schedule", r"def spelled\(", "def written("),
+    "feature": ("difftest.cases.features", "schedule", r"-> Choices \| None", "-> int"),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }

@@ -9,9 +9,8 @@ import math
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from workers.training.features import Hooks, Options, TrainingProgress
-
-SCALE = 256.0
+from difftest.cases.features.gradient_scaler import SCALE, Options
+from workers.training.features import Hooks, TrainingProgress, nothing
 
 
 def hooks(options: Options) -> Hooks:
@@ -22,7 +21,7 @@ def hooks(options: Options) -> Hooks:
         if not held:
             device = next(progress.module.parameters()).device.type
             held.append(GradScaler(device, init_scale=SCALE, growth_interval=1000))
-        if progress.step == options["step"]:
+        if progress.step == options.step:
             _overflow(held[0], progress)
 
     def update(progress: TrainingProgress) -> None:
@@ -36,9 +35,7 @@ def hooks(options: Options) -> Hooks:
     return Hooks(before=before, update=update, after=lambda _progress: held[0].update(), leaves_device=True)
 
 
-def equal(_options: Options) -> Hooks:
-    """Nothing happens."""
-    return Hooks()
+equal = nothing
 
 
 def _overflow(scaler: GradScaler, progress: TrainingProgress) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
+from difftest.cases.features.sharded_optimizer import Options
 from difftest.ground.errors import UnsupportedError
-from workers.training.features import Hooks, Options
+from workers.training.features import Hooks, nothing
 
 DEVICES = ("cpu", "cuda")
 
@@ -29,9 +30,7 @@ def hooks(_options: Options) -> Hooks:
     return Hooks(kind=kind)
 
 
-def equal(_options: Options) -> Hooks:
-    """Nothing is sharded."""
-    return Hooks()
+equal = nothing
 
 
 def _require_replicas(trained: list[Any]) -> None:
