@@ -8,7 +8,7 @@ import click
 
 from difftest.commands import Group
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.ask.targets import read_corpus
 from difftest.jobs.campaign.reachable_entries import reachable_entries
 from difftest.jobs.screen.output import print_json
@@ -32,8 +32,8 @@ GROUP = Group.REPORT
 
 @click.command("coverage")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@json_option
-def command(directory: Path, *, as_json: bool) -> None:
+@own_options
+def command(directory: Path, *, as_json: Json) -> None:
     """Print what the campaigns in DIR, an --out, compared with a verdict, and what they did not reach.
 
     Operators count by direction, by how their operands were cut, by dtype, regime and side. --json has all of

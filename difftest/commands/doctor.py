@@ -13,7 +13,7 @@ import psutil
 from difftest.commands import Group
 from difftest.ground import installed
 from difftest.jobs.ask.capacity import most_ranks
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.installed import readiness
 from difftest.jobs.installed.readiness import State
 from difftest.jobs.screen.output import print_json
@@ -40,8 +40,8 @@ GROUP = Group.ASK
 
 
 @click.command("doctor")
-@json_option
-def command(*, as_json: bool) -> None:
+@own_options
+def command(*, as_json: Json) -> None:
     """Check this machine: devices, packages, Ray's token, the C compiler, memory and disk, with a verdict."""
     from workers.xla import devices
 

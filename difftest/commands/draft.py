@@ -6,7 +6,7 @@ import click
 
 from difftest.commands import Group
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import json_option, most_a_day_option, tracker_option
+from difftest.jobs.ask.options import Json, MostADay, Tracker, own_options
 from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.filing.draft import Issue, write_issue
 from difftest.jobs.screen.output import print_json
@@ -16,15 +16,13 @@ GROUP = Group.REPORT
 
 @click.command("draft")
 @click.argument("target", metavar="FINDING", type=FindingPath())
-@tracker_option
-@most_a_day_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Where to write the draft.  [default: issue.md in the finding's folder]",
 )
-@json_option
-def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None, *, as_json: bool) -> int:
+@own_options
+def command(target: Path, tracker: Tracker, most_a_day: MostADay, out: Path | None, *, as_json: Json) -> int:
     """Write an issue for a finding.
 
     Exit status 1 when the finding is reported already, does not reproduce reliably, has no script that shows

@@ -15,13 +15,7 @@ from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.capacity import check_runnable, most_ranks
 from difftest.jobs.ask.finding_path import located
-from difftest.jobs.ask.options import (
-    Deciding,
-    json_option,
-    ledger_option,
-    trust_option,
-    workers_option,
-)
+from difftest.jobs.ask.options import Deciding, Json, KnownFaults, Trust, Workers, own_options
 from difftest.jobs.ask.targets import read_corpus
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.screen.output import print_json
@@ -49,20 +43,17 @@ GROUP = Group.UNDERSTAND
     cls=Deciding,
     help="Run nothing: the findings are no longer new, and fail no campaign with --fail-on new.",
 )
-@ledger_option
-@workers_option
-@trust_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
     folder: Path,
     fingerprints: tuple[str, ...],
     times: int,
-    ledger: Path,
-    workers: int | None,
+    ledger: KnownFaults,
+    workers: Workers,
     *,
     acknowledge: bool,
-    trust: bool,
-    as_json: bool,
+    trust: Trust,
+    as_json: Json,
 ) -> int:
     """Run the findings of a campaign again: those that are named, or all.
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from difftest import commands
-from difftest.commands import bisect, compare, record, selftest
+from difftest.commands import bisect, compare, nightly, record, selftest
 from difftest.jobs.ask.request import CASES, CampaignRequest, Request
 
 REQUESTS = {
     "bisect": bisect.BisectRequest,
     "compare": compare.CompareRequest,
-    "nightly": CampaignRequest,
+    "nightly": nightly.NightlyRequest,
     "record": record.RecordRequest,
     "run": CampaignRequest,
     "selftest": selftest.SelftestRequest,
@@ -30,7 +30,7 @@ BESIDE = {
 `compare` takes some for recorded runs alone.
 """
 
-DERIVED = {"nightly": {"began", "seed", "twice_every", "formats"}, "run": {"began"}}
+DERIVED = {"nightly": {"began", "seed", "formats"}, "run": {"began"}}
 """The fields that a command sets itself."""
 
 

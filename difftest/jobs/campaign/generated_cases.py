@@ -41,7 +41,7 @@ def define(request: CampaignRequest) -> Definition:
     backends = tuple(sorted(candidates(request.backends)))
     return Definition(
         seed=request.seed,
-        paths=request.drawing.chosen_paths(),
+        paths=request.chosen_paths(),
         model=f"{request.model.layer.source} {request.model.digest}" if request.model else msgspec.UNSET,
         backends=backends,
         max_world_size=request.max_world_size,
@@ -140,7 +140,7 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
     if request.most_cases is None:
         return None
     done = {index for index, _ in recorded.cases}
-    numbers = itertools.chain(request.drawing.known(), request.drawing.numbers(request.most_cases))
+    numbers = itertools.chain(request.known(), request.numbers(request.most_cases))
     return sum(index not in done for index in numbers)
 
 
@@ -154,7 +154,7 @@ def generated_cases(
     """
     from generators.ahead import cases_ahead
 
-    done, drawing = set[int](), request.drawing
+    done, drawing = set[int](), request
     if _are_of_seed(request, recorded):
         done = {index for index, _ in recorded.cases}
     indices = (index for index in drawing.numbers(request.most_cases) if index not in done)
@@ -177,4 +177,4 @@ def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
     from generators.explore import BLOCK
 
     sample = heapq.nsmallest(SAMPLED, recorded.cases, key=lambda one: (one[0] % BLOCK, one[0]))
-    return all(request.drawing.case(index).id == name for index, name in sample)
+    return all(request.case(index).id == name for index, name in sample)
