@@ -111,7 +111,11 @@ class _Loop:
 
     def _draw(self) -> bool:
         """Starts the next group; False where there is none, or no place for it."""
-        self._grow()
+        # Uses the workers that joined since the last case was drawn
+        now = min(MOST_WORKERS, self._campaign.capacity() if self._campaign.capacity else 0)
+        if now > self._workers:
+            self._turns.add(now - self._workers)
+            self._workers = now
         unrecorded = len(self._started) + len(self._examined)
         most = UNRECORDED_PER_WORKER * self._workers
         ends = bool(self._started) and self._started[0].done()
@@ -123,13 +127,6 @@ class _Loop:
             self._running += 1
             return True
         return False
-
-    def _grow(self) -> None:
-        """Uses the workers that joined since the last case was drawn."""
-        now = min(MOST_WORKERS, self._campaign.capacity() if self._campaign.capacity else 0)
-        if now > self._workers:
-            self._turns.add(now - self._workers)
-            self._workers = now
 
     def _examine(self) -> None:
         """Starts gathering evidence for the findings that cases are the first to show."""

@@ -5,7 +5,6 @@ Or two trainings of the user's own, which `difftest.record` has recorded.
 
 import hashlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,7 +97,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 def _compare(request: CompareRequest, output: Output, joined: Joined) -> int:
     ledger = read_ledger(request.ledger)
     corpus = output.prepared_corpus()
-    name = _name(request.bundles)
+    # The campaign's name, which depends on the folders' full paths and not on their order
+    folders = sorted(str(bundle.resolve()) for bundle in request.bundles)
+    names = "-".join(Path(folder).name for folder in folders)[:MOST_NAME]
+    name = f"compare-{names}-{hashlib.sha256(chr(0).join(folders).encode()).hexdigest()[:DIGEST_LENGTH]}"
     campaign = Campaign(
         name=name, backends=joined.backends, execute=joined.execute, corpus=corpus, foreign=True
     )
@@ -122,10 +124,3 @@ def _expect_sides(joined: Joined, comparisons: Comparisons) -> None:
     if len({backend.SIDE for backend in joined.backends.values()}) < len(SIDES):
         for side in SIDES:
             comparisons.expect(side, "")
-
-
-def _name(bundles: Sequence[Path]) -> str:
-    """The campaign's name, which depends on the folders' full paths and not on their order."""
-    folders = sorted(str(bundle.resolve()) for bundle in bundles)
-    names = "-".join(Path(folder).name for folder in folders)[:MOST_NAME]
-    return f"compare-{names}-{hashlib.sha256(chr(0).join(folders).encode()).hexdigest()[:DIGEST_LENGTH]}"

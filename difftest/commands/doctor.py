@@ -47,9 +47,10 @@ def command(*, as_json: Json) -> None:
 
     used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
     packages = {name: installed.version(name) for name in used}
+    gpus = _gpus()
     result = {
         "machine": _machine(),
-        "devices": _devices(),
+        "devices": {"cuda": ", ".join(gpus) or "none: the torch side runs on CPU with gloo", "tpu": _chips()},
         "packages": packages,
         "missing": {name: used[name] for name, version in packages.items() if version is None},
     }
@@ -78,11 +79,6 @@ def _machine() -> dict[str, Any]:
         "memory": f"{memory.available / 2**30:.0f} of {memory.total / 2**30:.0f} GiB free",
         "ranks": f"at most {most_ranks()}",
     }
-
-
-def _devices() -> dict[str, str]:
-    gpus = _gpus()
-    return {"cuda": ", ".join(gpus) or "none: the torch side runs on CPU with gloo", "tpu": _chips()}
 
 
 def _chips() -> str:

@@ -8,7 +8,7 @@ from difftest.commands import Group
 from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Json, MostADay, Tracker, own_options
 from difftest.jobs.ask.targets import read_finding
-from difftest.jobs.filing.draft import Issue, write_issue
+from difftest.jobs.filing.draft import write_issue
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.REPORT
@@ -33,10 +33,6 @@ def command(target: Path, tracker: Tracker, most_a_day: MostADay, out: Path | No
         print_json(issue.entries())
     else:
         click.echo(issue.line(), err=issue.reason is not None)
-    _advise(issue)
-    return int(issue.reason is not None)
-
-
-def _advise(issue: Issue) -> None:
     for line in issue.advice:
         click.echo(f"difftest: {line}", err=True)
+    return int(issue.reason is not None)

@@ -120,17 +120,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(msg)
             if version == SCHEMA:
                 return msgspec.json.decode(text, type=cls)
-            return msgspec.convert(_from_schema_1(msgspec.json.decode(text, type=dict[str, Any])), type=cls)
+            fields = msgspec.json.decode(text, type=dict[str, Any])
+            divergence = {name: fields[name] for name in Divergence.__struct_fields__ if name in fields}
+            finding = {_RENAMED.get(name, name): value for name, value in fields.items()}
+            return msgspec.convert(finding | {"divergence": divergence, "schema": SCHEMA}, type=cls)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             msg = f"finding cannot be read: {error}"
             raise DamagedError(msg) from error
-
-
-def _from_schema_1(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of schema 1 in the form of schema 2.
-
-    The divergence's `cause` and `nature` are not in such a file.
-    """
-    divergence = {name: fields[name] for name in Divergence.__struct_fields__ if name in fields}
-    finding = {_RENAMED.get(name, name): value for name, value in fields.items()}
-    return finding | {"divergence": divergence, "schema": SCHEMA}

@@ -96,16 +96,12 @@ class ProgramScript:
         leaf = f"place({made}{self.placed(name, by)})"
         gradient = operand.is_float and operand.gradient
         yield f"{variable} = {leaf}{'.requires_grad_()' if gradient else ''}"
-        if self._wants_gradient_of(name):
+        if not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name:
             yield f"leaf = {variable}"
         copied = self.writes and gradient and operand.memory == "contiguous"
         if copied or operand.memory != "contiguous":
             source = f"{variable}.clone()" if copied else variable
             yield f"{variable} = {MEMORY[operand.memory].format(source)}"
-
-    def _wants_gradient_of(self, name: str) -> bool:
-        """Whether the tensor at fault is the gradient of this operand."""
-        return not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name
 
     def placed(self, name: str, by: Writing) -> str:
         """The placements of an operand, as a further argument."""

@@ -66,7 +66,9 @@ class Counters:
         """Adds the operators that were called since the last count."""
         now = _counts()
         risen = {name for name, count in now.items() if count > self._before.get(name, 0)}
-        self._names[direction][self._layer] |= {_plain(name) for name in risen}
+        self._names[direction][self._layer] |= {
+            name.removeprefix(_COUNTER).removesuffix(_SYMBOLIC) for name in risen
+        }
         self._before = now
 
     def look(self, tensors: "Sequence[Tensor]") -> None:
@@ -99,10 +101,6 @@ def _counts() -> dict[str, int]:
 
     names = [name for name in metrics.counter_names() if name.startswith(_COUNTER)]
     return {name: metrics.counter_value(name) or 0 for name in names}
-
-
-def _plain(counter: str) -> str:
-    return counter.removeprefix(_COUNTER).removesuffix(_SYMBOLIC)
 
 
 def _sorted(names: dict[str, set[str]]) -> dict[str, Names]:

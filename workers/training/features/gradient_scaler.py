@@ -22,7 +22,11 @@ def hooks(options: Options) -> Hooks:
             device = next(progress.module.parameters()).device.type
             held.append(GradScaler(device, init_scale=SCALE, growth_interval=1000))
         if progress.step == options.step:
-            _overflow(held[0], progress)
+            scaler = held[0]
+            scaler.scale(progress.forward() * math.inf).backward()
+            scaler.step(progress.optimizer)
+            scaler.update()
+            progress.optimizer.zero_grad()
 
     def update(progress: TrainingProgress) -> None:
         scale = held[0].get_scale()
@@ -36,10 +40,3 @@ def hooks(options: Options) -> Hooks:
 
 
 equal = nothing
-
-
-def _overflow(scaler: GradScaler, progress: TrainingProgress) -> None:
-    scaler.scale(progress.forward() * math.inf).backward()
-    scaler.step(progress.optimizer)
-    scaler.update()
-    progress.optimizer.zero_grad()
