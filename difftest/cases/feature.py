@@ -66,7 +66,7 @@ class FeatureOptions(Schema, frozen=True):
         """Those of the optimizer that the oracle uses instead."""
         return {}
 
-    def zero_arguments(self) -> Arguments:
+    def zero_arguments(self) -> Mapping[str, bool]:
         """The arguments of `zero_grad`."""
         return {}
 

@@ -3,8 +3,10 @@
 Equal to dropping them.
 """
 
+from collections.abc import Mapping
+
 from difftest.cases.case import Case
-from difftest.cases.feature import Arguments, Choices, FeatureOptions
+from difftest.cases.feature import Choices, FeatureOptions
 
 
 class Options(FeatureOptions, frozen=True):
@@ -15,6 +17,6 @@ class Options(FeatureOptions, frozen=True):
         """A second step shows what was left of the first one's."""
         return {} if case.training.steps > 1 else None
 
-    def zero_arguments(self) -> Arguments:
+    def zero_arguments(self) -> Mapping[str, bool]:
         """As torch's argument of that name."""
         return {"set_to_none": False}

@@ -73,7 +73,7 @@ def options(of: Callable[..., Any], *, without: Container[str] = ()) -> Callable
     """Gives a command the options that the fields of a request declare, in their order."""
 
     def added(command: Command) -> Command:
-        for field in reversed(inspect.signature(of).parameters.values()):
+        for field in reversed([*inspect.signature(of).parameters.values()]):
             if field.name not in without:
                 for declared in reversed(getattr(field.annotation, "__metadata__", ())):
                     command = declared.add(command, field)

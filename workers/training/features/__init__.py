@@ -5,7 +5,7 @@ and `equal(options)`, what that must be equal to. The oracle takes the second, w
 operators, or does nothing at all.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeAlias, cast
@@ -101,7 +101,7 @@ class Features:
 
     used: Sequence[Hooks]
     arguments: Arguments
-    zero: Arguments
+    zero: Mapping[str, bool]
     """Those of the optimizer, and of `zero_grad`."""
 
     def place(self, module: nn.Module) -> nn.Module:
