@@ -178,15 +178,15 @@ class _Gathered:
     arrays: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
     numbers: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def add(self, columns: recorded.Columns, chosen: Mask) -> None:
-        """Adds the chosen runs of a part."""
+    def add(self, columns: recorded.Columns) -> None:
+        """Adds runs of a part."""
         for source in {column.source for column in self.columns}:
             values = columns.by_name[source]
             if isinstance(values, Texts):
                 numbers = self.numbers.setdefault(source, {})
                 codes = [numbers.setdefault(value, len(numbers)) for value in values.distinct]
                 values = np.array(codes, dtype=np.int32)[values.codes]
-            self.arrays.setdefault(source, []).append(values[chosen])
+            self.arrays.setdefault(source, []).append(values)
 
     def frame(self) -> pd.DataFrame:
         """A row a run, in the order in which they were added."""
@@ -258,13 +258,16 @@ def load(corpus: Corpus | None) -> Table:
     for part in (part for file in files for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
-        gathered.add(columns, ran)
-        beginning.add(columns, np.ones_like(ran))
+        gathered.add(columns.where(ran))
+        beginning.add(columns)
         sources.add(part, columns, ran)
-        _count(comparisons, coverage, columns)
-        own = columns.texts("purpose").among({"campaign"})
-        lacks.add_columns(columns, own)
-        on_meshes.add_columns(columns, own, by="mesh")
+        own = columns.where(columns.texts("purpose").among({"campaign"}))
+        for name in own.texts("campaign").distinct:
+            of_campaign = own.where(own.texts("campaign").among({name}))
+            comparisons.setdefault(name, Comparisons()).add(of_campaign)
+            coverage.setdefault(name, Coverage()).add(of_campaign)
+        lacks.add(own)
+        on_meshes.add(own, by="mesh")
     runs = gathered.frame()
     order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
     runs = runs.iloc[order].reset_index(drop=True)
@@ -280,17 +283,6 @@ def load(corpus: Corpus | None) -> Table:
         coverage=coverage,
         on_meshes=on_meshes,
     )
-
-
-def _count(
-    comparisons: dict[str, Comparisons], coverage: dict[str, Coverage], columns: recorded.Columns
-) -> None:
-    """Counts how the comparisons of each campaign in a part ended, and what they covered."""
-    own = columns.texts("purpose").among({"campaign"})
-    for name in columns.texts("campaign").distinct:
-        chosen = own & columns.texts("campaign").among({name})
-        comparisons.setdefault(name, Comparisons()).add_columns(columns, chosen)
-        coverage.setdefault(name, Coverage()).add_columns(columns, chosen)
 
 
 def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":

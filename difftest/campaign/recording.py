@@ -26,6 +26,7 @@ from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
+from difftest.records.columns import Columns
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation, in_short
 from difftest.records.own_cases import remember_finding
@@ -57,8 +58,7 @@ def record(campaign: Campaign, complete: Sequence[Complete], recorded: CampaignR
         observations += [_unmade(campaign, result, name, one) for name, one in unmade.items()]
     if observations:
         campaign.corpus.observe(*observations)
-    for one in observations:
-        recorded.add(one)
+        recorded.add(Columns.of(observations))
     recorded.cases -= {(result.index, result.case.id) for result, _ in complete if result.postponed}
     return progress
 

@@ -66,9 +66,9 @@ def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
     coverage, lacks = Coverage(), SupportTable()
     for part in (part for file in corpus.files_of_lines() for part in parts(file)):
         columns = part.columns({*COUNTED, *LACKS, "purpose"})
-        own = columns.texts("purpose").among({"campaign"})
-        coverage.add_columns(columns, own)
-        lacks.add_columns(columns, own)
+        own = columns.where(columns.texts("purpose").among({"campaign"}))
+        coverage.add(own)
+        lacks.add(own)
     return coverage, lacks
 
 

@@ -91,11 +91,22 @@ class Columns:
         """The column of texts with this name."""
         return cast("Texts", self.by_name[name])
 
-    def grouped(self, chosen: npt.NDArray[np.bool_], *names: str) -> Iterator[tuple[tuple[str, ...], int]]:
-        """The distinct combinations of some texts in the chosen lines, each with its number of lines."""
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "Columns":
+        """The chosen lines, with their measurements."""
+        if chosen.all():
+            return self
+        measured = np.repeat(chosen, self.by_name[MEASUREMENTS]) if MEASUREMENTS in self.by_name else chosen
+
+        def kept(name: str, column: Column) -> Column:
+            rows = measured if name.startswith(f"{MEASUREMENTS}.") else chosen
+            return Texts(column.codes[rows], column.distinct) if isinstance(column, Texts) else column[rows]
+
+        return Columns({name: kept(name, column) for name, column in self.by_name.items()})
+
+    def grouped(self, *names: str) -> Iterator[tuple[tuple[str, ...], int]]:
+        """The distinct combinations of some texts, each with its number of lines."""
         texts = [self.texts(name) for name in names]
-        codes = np.stack([text.codes[chosen] for text in texts])
-        keys, numbers = np.unique(codes, axis=1, return_counts=True)
+        keys, numbers = np.unique(np.stack([text.codes for text in texts]), axis=1, return_counts=True)
         for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
             yield tuple(text.distinct[code] for text, code in zip(texts, key, strict=True)), lines
 
@@ -104,11 +115,13 @@ class Columns:
         return Columns({name: column for name, column in self.by_name.items() if name in names})
 
     @classmethod
-    def of(cls, runs: Sequence[Observation], ends: Sequence[int] = ()) -> Self:
+    def of(cls, runs: Sequence[Observation], ends: Sequence[int] | None = None) -> Self:
         """The columns of `runs`; `ends` are where their lines end."""
         measured = [one for run in runs for one in run.measurements]
         counts = np.array([len(run.measurements) for run in runs], dtype=np.int64)
-        columns: dict[str, Column] = {END: np.array(ends, dtype=np.int64), MEASUREMENTS: counts}
+        columns: dict[str, Column] = {MEASUREMENTS: counts}
+        if ends is not None:
+            columns[END] = np.array(ends, dtype=np.int64)
         columns |= zip((n for n, _ in _RUN), _transposed(_RUN, map(_run_values, runs)), strict=True)
         tensors = _transposed(_TENSOR, map(_tensor_values, measured))
         columns |= zip((f"{MEASUREMENTS}.{n}" for n, _ in _TENSOR), tensors, strict=True)

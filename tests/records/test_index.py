@@ -65,7 +65,7 @@ def from_lines(corpus: Corpus) -> CampaignRecord:
     """What every line of the campaign adds up to, read without the index."""
     record = CampaignRecord()
     for run in read_observations(corpus.lines("first")):
-        record.add(run)
+        record.add(columns.Columns.of([run]))
     return record
 
 
