@@ -33,20 +33,20 @@ def summary(coverage: Coverage, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """How many of each kind were reached of how many that there are, on any side and by side."""
     rows = [
         {
-            "what": one.what,
-            "there are": one.reachable,
-            "reached": one.reached,
-            **one.by_side,
-            EVERYWHERE: one.everywhere,
+            "what": total.what,
+            "there are": total.reachable,
+            "reached": total.reached,
+            **total.by_side,
+            EVERYWHERE: total.everywhere,
         }
-        for one in totals(coverage, entries)
+        for total in totals(coverage, entries)
     ]
     return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides(), EVERYWHERE], "Int64"))
 
 
 def by_cut(coverage: Coverage) -> pd.DataFrame:
     """Operators by side and dtype, forward by how their operands were cut."""
-    rows = [one._asdict() | {"regimes": ", ".join(one.regimes)} for one in cuts(coverage)]
+    rows = [cut._asdict() | {"regimes": ", ".join(cut.regimes)} for cut in cuts(coverage)]
     return pd.DataFrame(rows, columns=list(Cut._fields))
 
 
@@ -55,7 +55,7 @@ def by_night(t: Table, entries: Entries = UNKNOWN) -> pd.DataFrame:
     rows = []
     for name in (str(name) for name in t.began.index):
         coverage = t.coverage[name]
-        reached = {one.what: one.reached for one in totals(coverage, entries)}
+        reached = {total.what: total.reached for total in totals(coverage, entries)}
         rows.append({"campaign": name, "began": f"{t.began[name]:%Y-%m-%d %H:%M}", **reached})
     return pd.DataFrame(rows)
 

@@ -49,11 +49,13 @@ class Table:
     """The long table.
 
     It is sorted by campaign, number, case, backend, purpose and start; tensors are in the order of
-    measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
-    campaign how its comparisons ended, also those without a run, and `on_meshes` tells it of all campaigns
-    with meshes in place of paths. `began` tells when each campaign began, the
-    last one last. `lacks` is what backends lack for operators of programs. `coverage` is what was reached, by
-    campaign.
+    measurement. `runs` has the columns of runs, a row for each, and `tensors` the columns of tensors.
+
+    * `comparisons`: by campaign, how its comparisons ended, also those without a run.
+    * `on_meshes`: the same of all campaigns, with meshes in place of paths.
+    * `began`: when each campaign began, the last one last.
+    * `lacks`: what backends lack for operators of programs.
+    * `coverage`: by campaign, what was reached.
     """
 
     runs: pd.DataFrame

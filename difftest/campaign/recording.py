@@ -71,7 +71,9 @@ def _record_findings(
     with campaign.corpus.locked():
         findings = _Findings(campaign, recorded)
         for result, evidence in complete:
-            shown = [findings.count(result, one, evidence) for one in result.first_divergences()]
+            shown = [
+                findings.count(result, divergence, evidence) for divergence in result.first_divergences()
+            ]
             here = (campaign.name, result.index)
             new = tuple(finding for finding in shown if finding.new_in == here)
             recurring = tuple(finding for finding in shown if finding.new_in != here)

@@ -117,7 +117,7 @@ class Columns:
     @classmethod
     def of(cls, runs: Sequence[Observation], ends: Sequence[int] | None = None) -> Self:
         """The columns of `runs`; `ends` are where their lines end."""
-        measured = [one for run in runs for one in run.measurements]
+        measured = [measurement for run in runs for measurement in run.measurements]
         counts = np.array([len(run.measurements) for run in runs], dtype=np.int64)
         columns: dict[str, Column] = {MEASUREMENTS: counts}
         if ends is not None:

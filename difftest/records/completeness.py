@@ -36,7 +36,7 @@ MOST_REFUSED = 0.2
 """The largest share of a backend's comparisons that may be refused in the run, against the support table."""
 
 LEAST_TO_AGREE = 3
-"""Of so many requested comparisons of a backend one must agree."""
+"""A backend with at least this many requested comparisons must agree in one of them."""
 
 ALMOST_NONE = 0.25
 """The share of what a backend usually expresses of a path, as recorded, that it must have expressed."""

@@ -141,6 +141,6 @@ class Coverage:
 def together(coverages: Iterable[Coverage]) -> Coverage:
     """What several campaigns covered together."""
     total = Coverage()
-    for one in coverages:
-        total.include(one)
+    for coverage in coverages:
+        total.include(coverage)
     return total

@@ -23,7 +23,7 @@ WEIGHT = 2
 
 @functools.cache
 def arguments(*, unit: int) -> SearchStrategy[Arguments]:
-    """A width of `heads` heads, which `unit` divides twice as often as not."""
+    """The number of heads is usually a multiple of `unit`, so that an axis can cut it."""
     heads = weighted((2, 2 * unit), (1, 3), (1, 1))
     return st.fixed_dictionaries(
         {

@@ -158,15 +158,15 @@ def _cut(operand: Operand, dim: int, mesh: Mesh, *, together: bool) -> Placement
 def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
     plain = entry.operator(sample, form=entry.form)
     forms = [_formed(entry, sample, form) for form in sample.forms]
-    dtypes = [one for one in sample.dtypes if one in FLOATS]
-    whole = [one for one in sample.dtypes if one not in FLOATS]
+    dtypes = [dtype for dtype in sample.dtypes if dtype in FLOATS]
+    whole = [dtype for dtype in sample.dtypes if dtype not in FLOATS]
     # parameters are contiguous
     laid = [remembered(plain, memory) for memory in MEMORY if not sample.made]
     return [
         _Variant(plain),
         *_in_turn(
             [
-                [_Variant(plain, dtype=cast("DType", one)) for one in dtypes],
+                [_Variant(plain, dtype=cast("DType", dtype)) for dtype in dtypes],
                 [_Variant(one) for one in forms if one],
                 [_Variant(plain, regime=regime) for regime in REGIMES if regime not in sample.refused]
                 if is_free(plain)
@@ -199,7 +199,8 @@ def _mixed(plain: Operator, sample: Sample, dtype: OperandType) -> _Variant:
 def is_free(operator: Operator) -> bool:
     """Whether the regime decides any value."""
     return any(
-        one.is_float and one.values is None and 0 not in one.shape for one in operator.operands.values()
+        operand.is_float and operand.values is None and 0 not in operand.shape
+        for operand in operator.operands.values()
     )
 
 

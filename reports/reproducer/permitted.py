@@ -108,11 +108,11 @@ class _Names(ast.NodeVisitor):
             self.refused.append((getattr(node, "lineno", 0), name))
 
     def visit_Import(self, node: ast.Import) -> None:
-        for one in node.names:
-            root, *inner = one.name.split(".")
-            self.origins[one.asname or root] = one.name if one.asname else root
+        for alias in node.names:
+            root, *inner = alias.name.split(".")
+            self.origins[alias.asname or root] = alias.name if alias.asname else root
             plain = root in FRAMEWORKS and not REFUSED & {*inner}
-            self._require(node, one.name, permitted=plain or one.name in self.modules)
+            self._require(node, alias.name, permitted=plain or alias.name in self.modules)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for one in node.names:

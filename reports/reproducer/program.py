@@ -147,7 +147,7 @@ class ProgramScript:
         self, path: str, name: str, made: Construction, given: list[str], options: Mapping[str, Argument]
     ) -> str:
         """A module of torch, called with the operands as its state."""
-        arguments = [self._spelled(path, one) for one in made.arguments]
+        arguments = [self._spelled(path, argument) for argument in made.arguments]
         arguments += [f"{key}={self._spelled(path, value)}" for key, value in made.options.items()]
         state = [f"{python(key)}: {self.variable(full_name(path, own))}" for key, own in made.state.items()]
         named = [f"{python(key)}: {self._spelled(path, value)}" for key, value in options.items()]
@@ -207,7 +207,9 @@ class ProgramScript:
 
 def _takes_lists(operator: Operator) -> bool:
     """Whether it is given several lists, as a fused optimizer is: its results may be lists themselves."""
-    lists = [one for one in operator.arguments if isinstance(one, Items) and one.kind == "list"]
+    lists = [
+        argument for argument in operator.arguments if isinstance(argument, Items) and argument.kind == "list"
+    ]
     return len(lists) > 1 and all(isinstance(item, Reference) for one in lists for item in one.items)
 
 

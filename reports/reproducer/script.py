@@ -137,7 +137,7 @@ class Script:
         """What layers need: the classes that their kinds declare for scripts, and those of blocks."""
         kinds = {layer.kind: layer for _, layer in walk(self.case.model.layers)}
         classes = [layer.SCRIPT_CLASS for _, layer in sorted(kinds.items()) if layer.SCRIPT_CLASS]
-        written = [text for one in self.blocks.values() for text in (*one.imports, *one.definitions)]
+        written = [text for block in self.blocks.values() for text in (*block.imports, *block.definitions)]
         return tuple(dict.fromkeys([*classes, *written]))
 
     def has(self, kind: str) -> bool:

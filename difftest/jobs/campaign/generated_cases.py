@@ -122,7 +122,11 @@ def recorded_tally(
         recorded.comparisons.expect(traits.SIDE, backend)
     tally, present = Tally(campaign=name, ledger=ledger), set(corpus.fingerprints())
     tally.comparisons, tally.resumed = recorded.comparisons, len(recorded.cases)
-    tally.recurring = {one: corpus.finding(one) for one in recorded.sightings if one in present}
+    tally.recurring = {
+        fingerprint: corpus.finding(fingerprint)
+        for fingerprint in recorded.sightings
+        if fingerprint in present
+    }
     return tally
 
 

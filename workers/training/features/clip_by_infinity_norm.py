@@ -28,7 +28,9 @@ def equal(options: Options) -> Hooks:
     """One gradient after another."""
 
     def update(progress: TrainingProgress) -> None:
-        gradients = [one.grad for one in progress.module.parameters() if one.grad is not None]
+        gradients = [
+            parameter.grad for parameter in progress.module.parameters() if parameter.grad is not None
+        ]
         greatest = torch.stack([gradient.abs().max() for gradient in gradients]).max()
         factor = (options.norm / (greatest + EPSILON)).clamp(max=1.0)
         for gradient in gradients:

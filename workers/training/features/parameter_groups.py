@@ -16,8 +16,8 @@ def hooks(options: Options) -> Hooks:
     """The groups differ in `weight_decay`."""
 
     def groups(parameters: dict[str, nn.Parameter]) -> list[dict[str, Any]]:
-        matrices = [one for one in parameters.values() if one.dim() > 1]
-        vectors = [one for one in parameters.values() if one.dim() <= 1]
+        matrices = [parameter for parameter in parameters.values() if parameter.dim() > 1]
+        vectors = [parameter for parameter in parameters.values() if parameter.dim() <= 1]
         return [{"params": matrices}, {"params": vectors, "weight_decay": options.decay}]
 
     return Hooks(groups=groups)
