@@ -1,16 +1,13 @@
 """The features of training that a case has: `difftest.cases.features` says what can be drawn."""
 
-from collections.abc import Sequence
-
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 from msgspec import structs
 
 from difftest.cases.case import Case
 from difftest.cases.feature import declared
 from difftest.cases.features import names
-from difftest.cases.options import Feature, FeatureOption
-from generators.chances import equally, sometimes
+from difftest.cases.options import Feature
+from generators.chances import drawn_from, sometimes
 
 
 @st.composite
@@ -37,14 +34,4 @@ def _together(one: str, other: str, case: Case) -> bool:
 
 def _drawn(draw: st.DrawFn, name: str, case: Case) -> Feature:
     choices = declared(name).drawn(case) or {}
-    options = st.fixed_dictionaries({option: _one_of(values) for option, values in choices.items()})
-    return Feature(name=name, options=draw(options))
-
-
-def _one_of(values: Sequence[FeatureOption]) -> SearchStrategy[FeatureOption]:
-    match values:
-        case range():
-            return st.integers(values.start, values.stop - 1)
-        case (False, True):
-            return st.booleans()
-    return equally(*values)
+    return Feature(name=name, options=draw(drawn_from(choices)))
