@@ -95,7 +95,7 @@ class Columns:
         """The chosen lines, with their measurements."""
         if chosen.all():
             return self
-        measured = np.repeat(chosen, self.by_name[MEASUREMENTS]) if MEASUREMENTS in self.by_name else chosen
+        measured = np.repeat(chosen, self.numbers(MEASUREMENTS)) if MEASUREMENTS in self.by_name else chosen
 
         def kept(name: str, column: Column) -> Column:
             rows = measured if name.startswith(f"{MEASUREMENTS}.") else chosen

@@ -13,6 +13,7 @@ from sharded_cases import PERCEPTRON, S0, a_sharded_case
 from difftest.cases import features
 from difftest.cases.case import Case, Training
 from difftest.cases.features.optimizer import Options as OptimizerOptions
+from difftest.cases.features.schedule import PERIOD
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
@@ -235,7 +236,7 @@ def test_the_formula_of_a_schedule_is_that_of_torchs_scheduler(kind: str) -> Non
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=0.125)
     scheduler = schedule.scheduler(optimizer, kind, 0.75)
-    for step in range(schedule.PERIOD + 1):
+    for step in range(PERIOD + 1):
         assert math.isclose(optimizer.param_groups[0]["lr"], 0.125 * schedule.FORMULAS[kind](0.75, step))
         optimizer.step()
         scheduler.step()
