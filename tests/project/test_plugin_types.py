@@ -48,7 +48,7 @@ BROKEN = {
         r"def gives\(self, width: int\) -> int:",
         "def gives(self, width: str) -> int:",
     ),
-    "module": ("workers.training.layers", "linear", r"def module\(", "def modules("),
+    "module": ("workers.training.layers", "conv", r"def module\(", "def modules("),
     "blocks": ("generators.layers", "dropout", r"= \(", "= (1, "),
     "declared": ("difftest.cases.blocks", "swiglu", r"-> Declared:", "-> int:"),
     "built": ("workers.training.blocks", "swiglu", r"def module\(", "def modules("),
