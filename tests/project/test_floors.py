@@ -23,7 +23,7 @@ OWNERS = {
     "torchax": {"workers"},
     "jax": {"workers"},
     "pandas": {"reports"},
-    "pyarrow": {"reports"},
+    "pyarrow": {"difftest", "reports"},
     "jinja2": {"reports"},
     "click": {"difftest"},
     "tqdm": {"difftest"},
