@@ -31,7 +31,10 @@ def with_features(*used: Feature) -> Case:
 
 
 def test_every_feature_is_drawn_done_and_documented() -> None:
-    assert {*plugins.names("workers.training.features")} < {*features.names()}
+    more = {*plugins.names("workers.training.features")}
+    assert more < {*features.names()}
+    for name in {*features.names()} - more:
+        assert {"arguments", "zero_arguments"} & set(vars(declared(name))), f"{name} does nothing"
     page = (Path(__file__).parents[2] / "docs" / "features.md").read_text()
     assert [name for name in features.names() if f"| `{name}` |" not in page] == []
 
