@@ -63,8 +63,8 @@ def by_night(t: Table, entries: Entries = UNKNOWN) -> pd.DataFrame:
 def not_reached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """What no side reached, by reason, with the first names."""
     rows = [
-        {"what": one.what, "reason": one.reason, "number": len(one.names), "names": _few(one)}
-        for one in unreached(coverage, lacks, entries)
+        {"what": lacking.what, "reason": lacking.reason, "number": len(lacking.names), "names": _few(lacking)}
+        for lacking in unreached(coverage, lacks, entries)
     ]
     return pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
 
@@ -103,12 +103,12 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
 
 def at_a_glance(shown: Iterable[Section]) -> Iterator[Section]:
     """The tables of `sections` that nobody has to open, without names and with the main reasons alone."""
-    for one in shown:
-        if one.title == COVERAGE:
-            yield one
-        if one.title == NOT_REACHED:
+    for section in shown:
+        if section.title == COVERAGE:
+            yield section
+        if section.title == NOT_REACHED:
             note = "What no side reached, and why; all reasons, with names, are among all numbers."
-            yield Section(one.title, note, _main_reasons(one.table))
+            yield Section(section.title, note, _main_reasons(section.table))
 
 
 def _main_reasons(table: pd.DataFrame) -> pd.DataFrame:

@@ -132,7 +132,9 @@ def _environments(request: BisectRequest, extra: tuple[str, ...]) -> Environment
 
 def _described(package: str, result: Bisected) -> dict[str, Any]:
     """The result as JSON. The keys `asked` and `said` are part of the command's interface."""
-    answers = [asdict(one) | {"answer": one.answer, "said": one.output} for one in result.results]
+    answers = [
+        asdict(release) | {"answer": release.answer, "said": release.output} for release in result.results
+    ]
     for answer in answers:
         del answer["output"]
     return {
@@ -152,7 +154,9 @@ def _keep(folder: Path, package: str, result: Bisected) -> None:
     """Adds what each version showed to the finding, and the answer to its evidence if there is one."""
     subject = read_finding(folder)
     finding = subject.finding
-    answers = {f"{package} {one.version}": STATES.get(one.answer, "unclear") for one in result.results}
+    answers = {
+        f"{package} {release.version}": STATES.get(release.answer, "unclear") for release in result.results
+    }
     concluded = {f"versions of {package}": _meaning(result)} if result.verdict in CONCLUSIVE else {}
     subject.corpus.amend(
         finding.fingerprint,
@@ -162,7 +166,7 @@ def _keep(folder: Path, package: str, result: Bisected) -> None:
 
 
 def _print(package: str, result: Bisected) -> None:
-    for one in result.results:
-        last = one.output.strip().splitlines()[-1:] or [""]
-        click.echo(f"{package} {one.version}: {one.answer}; {last[0]}")
+    for release in result.results:
+        last = release.output.strip().splitlines()[-1:] or [""]
+        click.echo(f"{package} {release.version}: {release.answer}; {last[0]}")
     click.echo(f"{result.verdict}: {_meaning(result)}")

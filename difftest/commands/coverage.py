@@ -126,5 +126,5 @@ def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
         "rules": dict(sorted(coverage.rules.items())),
         "kernels": dict(sorted(coverage.kernels.items())),
         "lowered": dict(sorted(coverage.lowered.items())),
-        "unreached": [one._asdict() for one in unreached(coverage, lacks, entries)],
+        "unreached": [lacking._asdict() for lacking in unreached(coverage, lacks, entries)],
     }

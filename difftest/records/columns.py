@@ -119,7 +119,9 @@ class Columns:
         """The columns of `runs`; `ends` are where their lines end."""
         counts = [len(run.measurements) for run in runs]
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-        measured = _transposed(_TENSOR, [_tensor_values(one) for run in runs for one in run.measurements])
+        measured = _transposed(
+            _TENSOR, [_tensor_values(measurement) for run in runs for measurement in run.measurements]
+        )
         columns = {MEASUREMENTS: pa.array(counts, pa.int64())}
         if ends is not None:
             columns[END] = pa.array(ends, pa.int64())

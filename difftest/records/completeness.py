@@ -228,7 +228,7 @@ def why(counts: Counts) -> str:
 
     What is not supported only counts where nothing was requested. `none requested` where there is nothing.
     """
-    each = missing(counts) or [("unsupported", *one) for one in counts.unsupported.most_common()]
+    each = missing(counts) or [("unsupported", *counted) for counted in counts.unsupported.most_common()]
     words = [f"{number} {ended} ({reason})" for ended, reason, number in each[:MOST_REASONS]]
     left = sum(number for *_, number in each[MOST_REASONS:])
     return ", ".join(words + ([f"{left} for other reasons"] if left else [])) or "none requested"

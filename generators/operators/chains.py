@@ -115,7 +115,7 @@ def _fed(operator: Operator, name: str, source: Reference) -> Operator:
 
 def _renamed(argument: Argument, name: str, source: Reference) -> Argument:
     if isinstance(argument, Items):
-        return Items(tuple(_renamed(one, name, source) for one in argument.items), argument.kind)
+        return Items(tuple(_renamed(item, name, source) for item in argument.items), argument.kind)
     return source if argument == Reference(name) else argument
 
 

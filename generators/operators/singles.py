@@ -72,7 +72,9 @@ def first_singles(name: str, mesh: Mesh) -> tuple[Single, ...]:
     plain, formed = entry.operator(sample, form=entry.form), _in_another_form(entry)
     calls = [(plain, sample), formed or (entry.operator(other, form=entry.form), other)]
     cut = [Single(one, _placed(one, placements(own.operands, mesh)[0], mesh)) for one, own in calls]
-    inferred = [replace(one, operator=without_gradients(one.operator), inference=True) for one in cut]
+    inferred = [
+        replace(variant, operator=without_gradients(variant.operator), inference=True) for variant in cut
+    ]
     return (*cut, *inferred, Single(plain, _placed(plain, {}, mesh)))
 
 
@@ -172,8 +174,8 @@ def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
                 if is_free(plain)
                 else [],
                 [_Variant(retyped(plain, one, sample.integers)) for one in whole],
-                [_Variant(one) for one in laid if one],
-                [_mixed(plain, sample, one) for one in sample.mixed],
+                [_Variant(layout) for layout in laid if layout],
+                [_mixed(plain, sample, mix) for mix in sample.mixed],
                 [_Variant(indexed(plain, kind), regime="boundary") for kind in sample.indices],
             ]
         ),
@@ -207,7 +209,7 @@ def is_free(operator: Operator) -> bool:
 def _in_turn(groups: Iterable[Iterable[T]]) -> Iterator[T]:
     """The first of every group, then the second of every group, and so on."""
     for row in itertools.zip_longest(*groups):
-        yield from (one for one in row if one is not None)
+        yield from (variant for variant in row if variant is not None)
 
 
 def _distinct(values: Iterable[ByOperand]) -> Iterator[ByOperand]:

@@ -71,7 +71,7 @@ def nights(report: Report) -> list[NightRow]:
 def _shown(row: tuple[float | None, ...], most: list[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The numbers of a row as texts, empty where there is none, and the lengths of their bars."""
     bars = tuple(100 * (one or 0) / top if top else 0.0 for one, top in zip(row, most, strict=True))
-    return tuple("" if one is None else f"{one:,.0f}" for one in row), bars
+    return tuple("" if value is None else f"{value:,.0f}" for value in row), bars
 
 
 def _fixed(report: Report) -> Iterator[str]:

@@ -74,7 +74,7 @@ def _needed(root: ast.AST, body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _defined(node: ast.stmt) -> set[str]:

@@ -115,10 +115,10 @@ class _Names(ast.NodeVisitor):
             self._require(node, alias.name, permitted=plain or alias.name in self.modules)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        for one in node.names:
-            name = f"{node.module}.{one.name}"
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
             root, *inner = name.split(".")
-            self.origins[one.asname or one.name] = name
+            self.origins[alias.asname or alias.name] = name
             plain = root in FRAMEWORKS and not node.level and not REFUSED & {*inner}
             self._require(node, name, permitted=plain or name in self.standard)
 
@@ -170,7 +170,7 @@ def _is_plain(call: ast.Call) -> bool:
         case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="EXTRAS"), ast.Attribute()]):
             return True
         case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save"), args=args):
-            return all(isinstance(one, ast.Name | ast.List | ast.NamedExpr) for one in args)
+            return all(isinstance(argument, ast.Name | ast.List | ast.NamedExpr) for argument in args)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="subprocess"), attr="run"), args=[command]):
             return ast.unparse(command) == ITSELF
     return False

@@ -80,8 +80,10 @@ class Counters:
         import torch_xla
 
         gradients = (p.grad for p in self._module.parameters()) if self._module else ()
-        held = (getattr(one, "global_tensor", one) for one in (*tensors, *gradients))  # what DTensors wrap
-        lazy = [one for one in held if one is not None and one.device.type == "xla"]
+        held = (
+            getattr(tensor, "global_tensor", tensor) for tensor in (*tensors, *gradients)
+        )  # what DTensors wrap
+        lazy = [tensor for tensor in held if tensor is not None and tensor.device.type == "xla"]
         self._left -= 1
         if lazy and self._left >= 0:
             text = torch_xla._XLAC._get_xla_tensors_text(lazy)  # noqa: SLF001  no public equivalent

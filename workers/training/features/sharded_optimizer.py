@@ -35,7 +35,9 @@ equal = nothing
 
 def _require_replicas(trained: list[Any]) -> None:
     """`UnsupportedError` without a process group of torch's, or for DTensors."""
-    tensors = (one for group in trained for one in (group["params"] if isinstance(group, dict) else [group]))
+    tensors = (
+        tensor for group in trained for tensor in (group["params"] if isinstance(group, dict) else [group])
+    )
     joined = distributed.is_available() and distributed.is_initialized()
     if not joined or any(map(_refused, tensors)):
         msg = "ZeroRedundancyOptimizer is for whole parameters on the ranks of a process group of torch's"
