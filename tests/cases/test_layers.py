@@ -230,9 +230,8 @@ def declared(file: Path) -> Iterator[str]:
                     yield "class"
 
 
-@pytest.mark.parametrize("kind", kinds())
-def test_a_kind_has_its_file_and_declarations_in_each_package(kind: str) -> None:
-    assert not list(lacks(kind)), f"layer kind {kind} lacks: {'; '.join(lacks(kind))}"
+def test_a_kind_has_its_file_and_declarations_in_each_package() -> None:
+    assert {kind: lacking for kind in kinds() if (lacking := list(lacks(kind)))} == {}
 
 
 def test_missing_files_of_a_kind_are_named() -> None:

@@ -63,11 +63,12 @@ def test_every_command_has_a_file_of_its_name() -> None:
         assert command.help
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_help_text(name: str) -> None:
-    done = CliRunner().invoke(cli.difftest, [name, "--help"])
-    assert done.exit_code == 0
-    assert f"Usage: difftest {name}" in done.output
+def test_every_command_has_a_help_text(subtests: pytest.Subtests) -> None:
+    for name in COMMANDS:
+        with subtests.test(name):
+            done = CliRunner().invoke(cli.difftest, [name, "--help"])
+            assert done.exit_code == 0
+            assert f"Usage: difftest {name}" in done.output
 
 
 def test_the_version_is_printed() -> None:
