@@ -28,6 +28,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.records import read_limits
 from difftest.records.evidence import DECIDED_BY
+from difftest.records.finding import Finding
 
 _PATTERN = re.compile(r"[*?[]")
 """What makes a pattern of a text."""
@@ -160,6 +161,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         `evidence` is that of the finding, where there is one already.
         """
         return next((entry for entry in self.counting(today) if entry.matches(shown, case, evidence)), None)
+
+    def entry_of(self, finding: Finding, case: Case, today: date) -> Entry | None:
+        """The first entry about a finding that counts `today`, or None; `case` is one that showed it."""
+        return self.entry(finding.divergence, case, today, finding.evidence)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The first entry that keeps a case from a backend `today`, or None."""

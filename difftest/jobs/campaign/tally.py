@@ -111,7 +111,7 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():
-        own = tally.ledger.entry(finding.divergence, corpus.case(name), today, finding.evidence)
+        own = tally.ledger.entry_of(finding, corpus.case(name), today)
         if own and name in tally.uncovered:
             corpus.amend(name, uncovered=tally.uncovered[name])
         elif own and not _still_uncovered(finding, tally, today):
@@ -141,4 +141,4 @@ def is_uncovered(finding: Finding, ledger: Ledger, today: date) -> bool:
         operator=earlier.operator,
         predicted=earlier.predicted,
     )
-    return ledger.entry(shown, case, today, finding.evidence) is None
+    return ledger.entry_of(msgspec.structs.replace(finding, divergence=shown), case, today) is None
