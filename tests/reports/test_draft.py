@@ -408,8 +408,11 @@ def test_the_first_screen_is_title_two_sentences_and_script(name: str) -> None:
 
 
 def test_a_draft_of_the_users_own_model_warns_that_it_holds_the_source(tmp_path: Path) -> None:
-    own = {"finding": (finding := a_finding()), "case": own_case(tmp_path), "releases": releases_of(finding)}
-    text = render(Draft(**own, reproducer="import torch\n"), "pytorch")
+    finding, script = a_finding(), "import torch\n"
+    tried = releases_of(finding)
+    text = render(
+        Draft(finding=finding, case=own_case(tmp_path), releases=tried, reproducer=script), "pytorch"
+    )
     assert "**Before you post this: the script holds the source of your model" in text
     assert "Before you post this: the script" not in drafted(a_finding(), "pytorch")
 
