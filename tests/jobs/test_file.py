@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 from command_line import command
 from machines import Machine, a_campaign, examined, sharded, the_finding
 from samples import a_case
+from sentences import replaced
 
 from difftest.campaign.campaign import Campaign
 from difftest.findings.faults import SCRIPTS, read_faults
@@ -191,7 +191,7 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     monkeypatch.setattr(kept_script, "recompile", recompile)
     monkeypatch.setattr(chain, "keep_script", lambda *_: ("graph0.stablehlo.txt",))
     corpus = desk.campaign.corpus
-    crash = msgspec.structs.replace(
+    crash = replaced(
         the_finding(desk.campaign).divergence,
         symptom=Symptom.CRASH,
         side="xla",

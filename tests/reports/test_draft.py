@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from own_models import own_case
 from sample_findings import a_measurement, changed, finding_of
 from samples import a_case
+from sentences import replaced
 
 from difftest.commands.draft import command
 from difftest.findings.titles import title
@@ -202,7 +203,7 @@ def test_the_title_has_the_numbers_of_the_draft_s_own_run() -> None:
     told = "step 0, backward, rank 0: RuntimeError: shape '[{}]' is invalid"
     of_first = {"symptom": Symptom.EXCEPTION, "stage": Stage.BACKWARD, "ratio": None, "tensor": ""}
     finding = a_finding(**of_first, check="completion", detail=told.format(32))
-    shown = msgspec.structs.replace(finding.divergence, detail=told.format(10))
+    shown = replaced(finding.divergence, detail=told.format(10))
     again = msgspec.structs.replace(RERUN, divergence=shown, measurement=None)
     first, *_ = drafted(finding, "pytorch", run=again).splitlines()
     assert first.endswith("shape '[10]' is invalid")

@@ -93,8 +93,8 @@ class Tally:
             name = first.fingerprint
             if name in self.uncovered or self.ledger.entry(first, case, today, evidence.get(name, {})):
                 continue
-            text = case.to_json().decode()
-            self.uncovered[name] = Uncovered(first.detail, text, first.operator, first.predicted)
+            shown = msgspec.structs.replace(first, log="")
+            self.uncovered[name] = Uncovered(divergence=shown, case=case.to_json().decode())
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
         """Counts findings as new, whichever command made them."""
@@ -135,10 +135,4 @@ def is_uncovered(finding: Finding, ledger: Ledger, today: date) -> bool:
         case = Case.from_json(earlier.case)
     except UsageError:
         return True
-    shown = msgspec.structs.replace(
-        finding.divergence,
-        detail=earlier.detail,
-        operator=earlier.operator,
-        predicted=earlier.predicted,
-    )
-    return ledger.entry_of(msgspec.structs.replace(finding, divergence=shown), case, today) is None
+    return ledger.entry(earlier.divergence, case, today, finding.evidence) is None

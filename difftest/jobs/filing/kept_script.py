@@ -56,9 +56,9 @@ def replayed(subject: FindingTarget, python: Path, script: str) -> tuple[Finding
     from reports.draft.draft import devices
     from reports.reproducer.reproducer import needle
 
-    message = subject.finding.divergence.detail.partition(": ")[2].partition(": ")[2]
+    failure = subject.finding.divergence.failure
     ranks = devices(script) or subject.case.world_size
-    result = recompile(python, subject.folder / ARTIFACTS, ranks, needle(message))
+    result = recompile(python, subject.folder / ARTIFACTS, ranks, needle(failure.message if failure else ""))
     if result.startswith(INCONCLUSIVE):
         return subject.finding, result
     evidence = {**subject.finding.evidence, REPLAYED: result}
