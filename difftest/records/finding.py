@@ -9,11 +9,12 @@ from difftest.ground.errors import DamagedError, UsageError
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import Whole
 from difftest.judge.pieces import Piece
+from difftest.records.evidence import FORMER
 from difftest.records.former_details import elsewhere, with_facts
 from difftest.records.former_names import current_name
 
 SCHEMA = 3
-"""Schema 2 had a sentence, `detail`, instead of a divergence's facts.
+"""Schema 2 had a sentence, `detail`, instead of a divergence's facts, and other names of the evidence.
 
 Schema 1 had the divergence's fields among the finding's own, too, and the names in `_RENAMED`.
 """
@@ -152,6 +153,7 @@ def _from_schema_2(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of schema 2 in the form of this one."""
     divergence = fields["divergence"]
     changes: dict[str, Any] = {"divergence": with_facts(divergence), "schema": SCHEMA}
+    changes["evidence"] = {FORMER.get(name, name): text for name, text in fields.get("evidence", {}).items()}
     if fields.get("uncovered"):
         earlier = msgspec.convert(fields["uncovered"], type=_Uncovered)
         own = elsewhere(divergence, earlier.detail, operator=earlier.operator, predicted=earlier.predicted)

@@ -190,7 +190,7 @@ def test_a_draft_has_everything_that_maintainers_request(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_the_title_of_a_draft_is_that_of_the_page(name: str) -> None:
-    finding = a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"})
+    finding = a_finding(evidence={"decided_by": "replication.gradient_as_bucket_view=True"})
     called = {"torch_dtensor": "DTensor"}
     first, *_ = drafted(finding, name, called=called).splitlines()
     assert first == f"# {title(finding, called)}"
@@ -210,7 +210,7 @@ def test_the_title_has_the_numbers_of_the_draft_s_own_run() -> None:
 
 
 def test_a_draft_has_no_private_names_of_backends() -> None:
-    finding = a_finding(evidence={"wrong beside it": "xla_annotated, torch_ddp"})
+    finding = a_finding(evidence={"wrong_siblings": "xla_annotated, torch_ddp"})
     text = drafted(finding, "xla", called={"xla_annotated": "DTensor's annotation", "torch_ddp": "DDP"})
     assert "| also wrong on | DTensor's annotation, DDP |" in text
 
