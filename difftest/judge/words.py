@@ -1,6 +1,14 @@
 """The words for what is wrong, from its facts: one line, in the shape of `torch.testing`'s messages."""
 
-from difftest.judge.facts import OTHER_KINDS, Facts, FailureFacts, KindsFacts, NumbersFacts, PropertyFacts
+from difftest.judge.facts import (
+    OTHER_KINDS,
+    Facts,
+    FailureFacts,
+    KindsFacts,
+    NumbersFacts,
+    PropertyFacts,
+    RemarkFacts,
+)
 from difftest.judge.stage import Stage
 
 
@@ -17,7 +25,7 @@ def in_words(facts: Facts, ratio: float | None) -> str:
             return f"{facts.count} values are {facts.actual}{instead}{than}, on ranks {list(facts.ranks)}"
         case PropertyFacts():
             return f"has {facts.property} {facts.actual}, expected {facts.expected}"
-        case _:
+        case RemarkFacts():
             return facts.remark
 
 
@@ -36,4 +44,5 @@ def place(facts: Facts, step: int, stage: Stage, tensor: str) -> str:
     if isinstance(facts, FailureFacts):
         again = "run again, it failed: " if facts.again else ""
         return f"{again}step {step}, {stage}, rank {facts.rank}: "
-    return f"step {step}, {stage}, {tensor}: " if getattr(facts, "placed", True) else ""
+    of_run = isinstance(facts, RemarkFacts) and not facts.placed
+    return "" if of_run else f"step {step}, {stage}, {tensor}: "

@@ -151,9 +151,13 @@ class _Uncovered(msgspec.Struct, frozen=True, array_like=True):
 
 def _from_schema_2(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of schema 2 in the form of this one."""
-    divergence = fields["divergence"]
-    changes: dict[str, Any] = {"divergence": with_facts(divergence), "schema": SCHEMA}
-    changes["evidence"] = {FORMER.get(name, name): text for name, text in fields.get("evidence", {}).items()}
+    divergence = fields.get("divergence")
+    evidence = msgspec.convert(fields.get("evidence", {}), type=dict[str, str])
+    changes: dict[str, Any] = {
+        "divergence": with_facts(divergence),
+        "evidence": {FORMER.get(name, name): text for name, text in evidence.items()},
+        "schema": SCHEMA,
+    }
     if fields.get("uncovered"):
         earlier = msgspec.convert(fields["uncovered"], type=_Uncovered)
         own = elsewhere(divergence, earlier.detail, operator=earlier.operator, predicted=earlier.predicted)

@@ -4,14 +4,23 @@ A sentence is read only where its facts give the same sentence again. Any other 
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from difftest.judge.divergence import LEFT_OPEN
-from difftest.judge.facts import Facts, FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
+from difftest.judge.facts import (
+    Facts,
+    FailureFacts,
+    KindsFacts,
+    NumbersFacts,
+    PropertyFacts,
+    RemarkFacts,
+    Whole,
+)
 from difftest.judge.fingerprint import FAILURES
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 from difftest.judge.words import in_words, place
 
 _FAILURE = re.compile(
@@ -27,45 +36,62 @@ _KINDS = re.compile(
     r"(?P<count>\d+) values are (?P<actual>[\w ]+?)(?: where the oracle's are (?P<expected>[\w ]+))?"
     r"(?: than the oracle's \([\w, ]+\))?, on ranks \[(?P<ranks>[\d, ]*)\]"
 )
-_PLACE = re.compile(r"(?:run again, it failed: )?step (?P<step>\d+), \w+, (?:rank \d+|(?P<tensor>[^:]+)): ")
+_PLACE = re.compile(
+    r"(?:run again, it failed: )?step (?P<step>\d{1,9}), \w+, (?:rank \d+|(?P<tensor>[^:]+)): "
+)
 _PROPERTY = re.compile(r"has (?P<property>shape|dtype|placements) (?P<actual>.*), expected (?P<expected>.*)")
 
 
-def with_facts(divergence: Mapping[str, Any]) -> dict[str, Any]:
-    """A divergence as JSON with the facts that its sentence gives; one that has facts already as it is."""
-    fields = dict(divergence)
-    detail, _, left_open = str(fields.pop("detail", "")).partition(LEFT_OPEN)
+class _Former(msgspec.Struct, frozen=True):
+    """What the facts of a divergence are read from."""
+
+    symptom: Symptom
+    stage: Stage
+    step: Whole = 0
+    tensor: str = ""
+    cause: str = ""
+    ratio: float | None = None
+    detail: str = ""
+
+
+def with_facts(divergence: object) -> dict[str, Any]:
+    """A divergence as JSON with the facts that its sentence gives; one that has facts already as it is.
+
+    `msgspec.ValidationError` for what is no divergence.
+    """
+    former = msgspec.convert(divergence, type=_Former)
+    fields = msgspec.convert(divergence, type=dict[str, Any])
+    fields.pop("detail", None)
+    detail, _, left_open = former.detail.partition(LEFT_OPEN)
     if not detail:
         return fields
-    where = fields.get("step", 0), fields["stage"], fields.get("tensor", "")
-    ratio = fields.get("ratio")
-    for facts in (
-        _failure(fields, detail),
-        _mismatch(detail.removeprefix(place(RemarkFacts(remark=""), *where))),
-    ):
-        if facts and place(facts, *where) + in_words(facts, ratio) == detail:
-            break
-    else:
+    where = former.step, former.stage, former.tensor
+    what = detail.removeprefix(place(RemarkFacts(remark=""), *where))
+    try:
+        facts = _failure(former, detail) or _mismatch(what)
+    except ValueError:  # of a number that is none
+        facts = RemarkFacts(remark=what)
+    if place(facts, *where) + in_words(facts, former.ratio) != detail:
         facts = RemarkFacts(remark=detail, placed=False)
     return fields | {"facts": msgspec.to_builtins(facts), "left_open": left_open}
 
 
-def elsewhere(divergence: Mapping[str, Any], detail: str, **changes: object) -> dict[str, Any]:
+def elsewhere(divergence: object, detail: str, **changes: object) -> dict[str, Any]:
     """The divergence as JSON with changes, at the step and the tensor that another sentence of it names."""
     read = _PLACE.match(detail)
     at = {"step": int(read["step"]), "tensor": read["tensor"] or ""} if read else {}
-    return with_facts({**divergence, **changes, **at, "detail": detail})
+    fields = msgspec.convert(divergence, type=dict[str, Any])
+    return with_facts({**fields, **changes, **at, "detail": detail})
 
 
-def _failure(fields: Mapping[str, Any], detail: str) -> FailureFacts | None:
+def _failure(former: _Former, detail: str) -> FailureFacts | None:
     read = _FAILURE.fullmatch(detail)
-    if read is None or fields["symptom"] not in FAILURES:
+    if read is None or former.symptom not in FAILURES:
         return None
-    frame = (str(fields.get("cause", "")).split("\n") + [""] * 3)[2]
     return FailureFacts(
         kind=read["kind"],
         message=read["message"],
-        frame=frame,
+        frame=(former.cause.split("\n") + [""] * 3)[2],
         rank=int(read["rank"]),
         again=bool(read["again"]),
     )

@@ -38,7 +38,7 @@ def read(folder: Path, case: str) -> ReducedRun | None:
     try:
         text = read_limits.read(folder / FILE, read_limits.MOST_FINDING_BYTES)
         fields = msgspec.json.decode(text, type=dict[str, Any])
-        run = msgspec.convert({**fields, "divergence": with_facts(fields["divergence"])}, type=ReducedRun)
-    except (OSError, DamagedError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        run = msgspec.convert({**fields, "divergence": with_facts(fields.get("divergence"))}, type=ReducedRun)
+    except (OSError, DamagedError, msgspec.DecodeError):
         return None
     return run if run.case == case else None

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from sample_findings import FINDING, MISMATCH
 
+from difftest.ground.errors import DamagedError
 from difftest.judge.facts import (
     OTHER_KINDS,
     Facts,
@@ -106,12 +107,34 @@ def test_why_torch_leaves_numbers_open_is_no_part_of_the_facts() -> None:
             "values are about 1"
         ),
         "step 1, forward, output: of another place",
+        (
+            "step 0, backward, 0.weight: 1 / 2 elements (50.0%) differ; greatest 1.2.3, exact: none allowed; "
+            "values are about 1"
+        ),
     ],
 )
 def test_a_sentence_that_no_facts_give_again_stays_as_it_is(detail: str) -> None:
     shown = of_schema_2(detail).divergence
     assert shown.detail == detail
     assert isinstance(shown.facts, RemarkFacts)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"divergence": None},
+        {"divergence": {}},
+        {"divergence": {"stage": "moon", "symptom": "mismatch", "detail": "x"}},
+        {"evidence": {"single": 1}},
+        {"evidence": "x"},
+        {"uncovered": ["x"]},
+        {"uncovered": 1},
+    ],
+)
+def test_a_damaged_file_of_schema_2_is_refused(changes: dict[str, object]) -> None:
+    old = json.loads(FINDING.to_json()) | {"schema": 2} | changes
+    with pytest.raises(DamagedError, match="finding cannot be read"):
+        Finding.from_json(json.dumps(old))
 
 
 def test_the_evidence_has_its_present_names_and_a_new_file_says_so() -> None:
