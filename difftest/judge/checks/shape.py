@@ -39,15 +39,15 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     actual = dict(run.tensors())
     for step, stage, name in actual if run.case.model.is_program and run.expected.steps else ():
         if (stage, name) not in run.expected.steps[step]:
-            wrong = RemarkFacts(remark="is unexpected: the oracle has no such tensor")
+            extra = RemarkFacts(remark="is unexpected: the oracle has no such tensor")
             yield run.tensor_divergence(
-                "shape", Symptom.MISMATCH, (step, stage, name), wrong, nature="unexpected"
+                "shape", Symptom.MISMATCH, (step, stage, name), extra, nature="unexpected"
             )
     for step, tensors in enumerate(() if isinstance(run.actual, Failure) else run.expected.steps):
         for (stage, name), truth in tensors.items():
             key = (step, stage, name)
-            if unlike := _wrong(run, key, truth, actual.get(key)):
-                nature, facts = unlike
+            if wrong := _wrong(run, key, truth, actual.get(key)):
+                nature, facts = wrong
                 yield run.tensor_divergence("shape", Symptom.MISMATCH, key, facts, nature=nature)
 
 
