@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from workers.isolate import environment_variables, messages
 from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
@@ -110,11 +110,11 @@ class _Server:
                 patience = 0.0
             self._reap()
 
-    def _ready(self, patience: float) -> list[Any]:
+    def _ready(self, patience: float) -> "list[socket.socket | _Client]":
         """What there is to read from: waits, and if nobody is left no longer than `patience` in seconds."""
         # no selector object: the ranks would inherit it
         used = self._clients or self._zygotes
-        every: list[Any] = [self._listener, self._ended, *self._clients]
+        every: list[socket.socket | _Client] = [self._listener, self._ended, *self._clients]
         return select.select(every, [], [], None if used else patience)[0]
 
     def _welcome(self) -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
+from difftest.findings.ledger import read_ledger
 from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Json, MostADay, Tracker, own_options
 from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.filing.draft import write_issue
+from difftest.jobs.filing.filing import Filing
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.REPORT
@@ -28,7 +30,8 @@ def command(target: Path, tracker: Tracker, most_a_day: MostADay, out: Path | No
     Exit status 1 when the finding is reported already, does not reproduce reliably, has no script that shows
     it, or the day's number of drafts is reached. `difftest file` runs what comes before, too.
     """
-    issue = write_issue(read_finding(target), tracker, most_a_day, out)
+    filing = Filing.of(read_finding(target), read_ledger())
+    issue = write_issue(filing, tracker, most_a_day, out)
     if as_json:
         print_json(issue.entries())
     else:

@@ -57,7 +57,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     file = out or subject.folder / SCRIPT
     kept = keep_script(subject, made, file, graphs=artifacts)
     recompiled = (
-        replayed(subject, jax_python, made.script.text) if kept and jax_python and made.script else None
+        replayed(subject, jax_python, made.script.text)[1] if kept and jax_python and made.script else None
     )
     result = _result(subject, made, file, kept, recompiled)
     if as_json:

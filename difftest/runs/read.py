@@ -132,14 +132,14 @@ class Run:
 
     def whole(self, step: int) -> dict[Key, Whole]:
         """Every tensor of a step, in the order in which it was computed."""
-        found: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
+        shares: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
         for rank in self.ranks:
             line = rank.steps[step]
             rows = rank.matrix[line.row : line.row + len(line.tensors)]
             for number, row in zip(line.tensors, rows, strict=True):
                 about = rank.tensors[number]
-                found.setdefault(about.key, []).append((rank.environment.rank, about, row))
-        return {key: _whole(given) for key, given in found.items()}
+                shares.setdefault(about.key, []).append((rank.environment.rank, about, row))
+        return {key: _whole(given) for key, given in shares.items()}
 
     def digests(self, step: int) -> dict[str, tuple[int, int, int]]:
         """The digests of the inputs: over different ranks of the batch they add up."""
@@ -212,8 +212,8 @@ def _read_rank(file: Path) -> Rank:
     lines = _decoded(file)
     first = next(lines, None)
     if not isinstance(first, Environment) or first.version != layout.VERSION:
-        found = f"is of version {first.version}" if isinstance(first, Environment) else "has no environment"
-        msg = f"{file} {found}; this difftest reads version {layout.VERSION}"
+        fault = f"is of version {first.version}" if isinstance(first, Environment) else "has no environment"
+        msg = f"{file} {fault}; this difftest reads version {layout.VERSION}"
         raise UsageError(msg)
     if not 1 <= first.data_ranks <= first.world_size:
         msg = f"{file} has {first.data_ranks} data-parallel ranks of {first.world_size}; at least 1 is needed"
