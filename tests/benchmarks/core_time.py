@@ -32,6 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]
 from benchmarks import _fresh  # noqa: E402  found on the path above
 from benchmarks._measured_runs import CONFIRMATION, DRIVER, EVIDENCE, MeasuredRuns  # noqa: E402
 from difftest.campaign.campaign import Campaign  # noqa: E402
+from difftest.campaign.new_finding import KNOWN_IN_FULL  # noqa: E402
 from difftest.campaign.recording import Progress  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from difftest.cases.case import Case  # noqa: E402
@@ -114,6 +115,7 @@ class Measured:
                 execute_group=self.runs.execute_group,
                 corpus=corpus,
                 explanation=explanation,
+                known_in_full=KNOWN_IN_FULL,
             )
             began, before = time.monotonic(), self.runs.used()
             cases = ((number, self.runs.drawn(case)) for number, case in drawn)
