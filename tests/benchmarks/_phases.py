@@ -11,6 +11,7 @@ import msgspec
 
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
+from workers import child
 from workers.isolate import run_folder
 
 START, END = "start", "end"
@@ -54,5 +55,5 @@ def _timed_write(folder: Path, rank: int, outcome: Outcome, at: int | None = Non
     _write(folder, rank, outcome, at)
 
 
-run_folder.Stages = TimedStages  # type: ignore[misc]
+child.Stages = TimedStages  # type: ignore[misc,attr-defined]
 run_folder.write = _timed_write

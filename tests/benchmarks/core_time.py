@@ -68,12 +68,8 @@ def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the dec
     seed, measured = options["seed"], Measured()
     if options["cases"]:
         numbers = range(options["first"], options["first"] + options["cases"])
-        drawn = (
-            (number, case_at(seed, number))
-            for index in numbers
-            for at in range(options["inputs"])
-            for number in [CaseNumber(index, input=at).recorded]
-        )
+        inputs = [CaseNumber(index, input=at) for index in numbers for at in range(options["inputs"])]
+        drawn = ((number.recorded, case_at(seed, number)) for number in inputs)
         list(measured.results(drawn))
         measured.show("cases")
         if options["verdicts"]:
@@ -87,7 +83,7 @@ def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the dec
         list(programs.results((n, case_at(seed, n, paths=PROGRAM)) for n in range(options["programs"])))
         programs.show("programs")
     if options["minutes"]:
-        count_causes(seed, sorted(map(float, options["minutes"].split(","))))
+        count_causes(seed, options["inputs"], sorted(map(float, options["minutes"].split(","))))
 
 
 @dataclass
@@ -180,11 +176,10 @@ def compare_verdicts(before: dict[str, list[str]], after: dict[str, list[str]]) 
         click.echo(f"  {key}: {one} before, {two} now")
 
 
-def count_causes(seed: int, minutes: Sequence[float]) -> None:
+def count_causes(seed: int, inputs: int, minutes: Sequence[float]) -> None:
     """Prints the number of distinct causes after so many minutes of a core, and what that is an hour."""
     measured, findings, left = Measured(), [], list(minutes)
-    numbers = itertools.count()
-    drawn = (one for number in numbers for one in _with_programs(seed, number))
+    drawn = (one for number in itertools.count() for one in _with_programs(seed, number, inputs))
     for progress in measured.results(drawn):
         findings += progress.new
         while left and measured.seconds >= left[0] * MINUTE:
@@ -194,12 +189,14 @@ def count_causes(seed: int, minutes: Sequence[float]) -> None:
             return
 
 
-def _with_programs(seed: int, number: int) -> Iterator[tuple[int, Case]]:
-    """A case, and programs of the seed after it, with numbers of their own."""
-    step = 1 + PROGRAMS_BESIDE_A_CASE
-    yield number * step, case_at(seed, number)
+def _with_programs(seed: int, number: int, inputs: int) -> Iterator[tuple[int, Case]]:
+    """The inputs of a case, and programs of the seed after it, with numbers of their own."""
+    step = inputs + PROGRAMS_BESIDE_A_CASE
+    for at in range(inputs):
+        yield number * step + at, case_at(seed, CaseNumber(number, input=at))
     for at in range(PROGRAMS_BESIDE_A_CASE):
-        yield number * step + 1 + at, case_at(seed, number * PROGRAMS_BESIDE_A_CASE + at, paths=PROGRAM)
+        program = number * PROGRAMS_BESIDE_A_CASE + at
+        yield number * step + inputs + at, case_at(seed, program, paths=PROGRAM)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from samples import NOISE, Floats, Key, a_case, candidate, oracle
 
-from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, TRIES, Campaign
 from difftest.campaign.case_run import run_group
 from difftest.campaign.confirmation import CLEARLY, FAR_BEYOND_NOISE, STEPS
 from difftest.cases.case import Case, DType
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES_VARIABLE, THRESHOLD
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
@@ -39,6 +40,7 @@ def verdict_and_samples(
     turns out to be as large as the error. The made-up loss has another dtype than a case in float64.
     """
     samples = list[int]()
+    levels = noise_in_doubt or {0: error}
 
     def off(_step: int, _key: Key, value: Floats) -> Floats:
         return np.asarray(value + error * NOISE * np.sqrt(np.mean(value**2)))
@@ -49,8 +51,11 @@ def verdict_and_samples(
         if not options:
             return oracle(case, NOISE)
         samples.append(int(options[SAMPLES_VARIABLE]))
-        levels = noise_in_doubt or {0: error}
-        return oracle(case, levels[max(least for least in levels if least <= samples[-1])] * NOISE)
+        known = [least for least in levels if least <= samples[-1]]
+        if not known:
+            msg = "it was not recorded"
+            raise InfrastructureError(msg)
+        return oracle(case, levels[max(known)] * NOISE)
 
     campaign = Campaign(
         name="one",
@@ -108,3 +113,8 @@ def test_a_known_fault_that_is_no_matter_of_noise_is_not_confirmed_again(tmp_pat
         "diverge",
         [],
     )
+
+
+def test_a_bundle_of_an_earlier_version_has_the_last_step_alone(tmp_path: Path) -> None:
+    recorded = verdict_and_samples(tmp_path, 2 * THRESHOLD, "", noise_in_doubt={STEPS[-1]: 2 * THRESHOLD})
+    assert recorded == ("agree", [STEPS[0]] * TRIES + [STEPS[-1]])
