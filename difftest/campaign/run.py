@@ -135,7 +135,7 @@ class _Loop:
                 return  # what ends the campaign does so after the cases before it are recorded
             results = self._started.popleft().result()
             self._examined.append(
-                deque((replace(result, precise=None), self._gathering.start(result)) for result in results)
+                deque((replace(result, truths={}), self._gathering.start(result)) for result in results)
             )
 
     def _take_complete(self) -> list[Complete]:

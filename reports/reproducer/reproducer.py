@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
 
+from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.cases.script_values import python
 from difftest.judge import checks
@@ -281,4 +282,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["repr"] = python
+    environment.globals["unoptimised"] = flags.UNOPTIMISED
     return environment

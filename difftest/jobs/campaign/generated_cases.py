@@ -13,6 +13,7 @@ import msgspec
 
 from difftest.campaign.budget import GRACE_SECONDS, until
 from difftest.campaign.campaign import BackendTraits, Campaign
+from difftest.campaign.new_finding import KNOWN_IN_FULL
 from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
@@ -85,6 +86,7 @@ def run_cases(
     campaign = dataclasses.replace(
         campaign,
         explanation=partial(ledger.entry, today=today),
+        known_in_full=KNOWN_IN_FULL,
         blind=partial(blind_places, ledger, today=today),
     )
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
