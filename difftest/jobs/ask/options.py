@@ -154,7 +154,7 @@ seed_option = click.option(
     type=click.IntRange(0, 2**63 - 1),
     default=0,
     show_default=True,
-    help="Seed of the generated cases. Case i of a seed is the same on every machine.",
+    help="Seed of the generated cases. Case i of a seed is the same wherever Hypothesis is of the same release.",
 )
 
 
@@ -228,7 +228,7 @@ load_option = click.option(
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How many processes that only take CPU time to run beside it.",
+    help="Number of CPU-bound processes to run beside it.",
 )
 fail_on_option = click.option(
     "--fail-on",
