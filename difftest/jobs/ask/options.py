@@ -154,7 +154,7 @@ seed_option = click.option(
     type=click.IntRange(0, 2**63 - 1),
     default=0,
     show_default=True,
-    help="Seed of the generated cases. Case i of a seed is the same wherever Hypothesis is of the same release.",
+    help="Seed of the generated cases. Case i of a seed is the same wherever Hypothesis is the same.",
 )
 
 
