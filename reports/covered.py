@@ -85,7 +85,7 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     if not coverage.sides():
         return
     compared = "What comparisons with a verdict reached"
-    dash = "A dash: nobody has the number, or it is not counted by side."
+    dash = "A dash: not counted."
     dispatched = f"{compared}: what each side's dispatcher was given. {dash}"
     yield Section(COVERAGE, dispatched, summary(coverage, entries))
     yield Section(

@@ -21,18 +21,18 @@ from difftest.jobs.screen.terminal import Style, print_line
 
 PACKAGES = {
     "numpy": "", "pandas": "", "pyarrow": "", "hypothesis": "",
-    "ray": "pip install 'difftest[cluster]'",
-    "torch": "pip install 'difftest[xla]', or 'difftest[cuda]' for the newest torch without XLA",
-    "torch_xla": "pip install 'difftest[xla]'",
-    "jax": "pip install 'difftest[xla]', for flash attention on XLA",
-    "torchax": "pip install 'difftest[torchax]', for the second XLA alone",
-    "flax": "pip install 'difftest[torchax]', which torchax imports",
+    "ray": "pip install -e '.[cluster]'",
+    "torch": "pip install -e '.[xla]', or '.[cuda]' for the newest torch without XLA",
+    "torch_xla": "pip install -e '.[xla]'",
+    "jax": "pip install -e '.[xla]', for flash attention on XLA",
+    "torchax": "pip install -e '.[torchax]', for the second XLA backend",
+    "flax": "pip install -e '.[torchax]', which torchax imports",
 }  # fmt: skip
 """What the service uses, and how to install it if it is not a requirement of difftest itself."""
 
 STYLES = {State.GOOD: Style.GOOD, State.LIMITED: Style.KNOWN, State.BAD: Style.ALARM}
 
-FOR_CHIPS = {"libtpu": "pip install 'difftest[xla,tpu]'"}
+FOR_CHIPS = {"libtpu": "pip install -e '.[xla,tpu]'"}
 """What it uses in addition on a machine with TPU chips."""
 
 

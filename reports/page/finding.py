@@ -46,7 +46,7 @@ FILES = {
 """What lies in a finding's folder, by the words of its link; what a reader wants first comes first."""
 
 COMMANDS = {
-    "file": "take it to a draft: all that follows but replay",
+    "file": "run every step below up to the issue draft",
     "replay": "run its case again in fresh processes",
     "minimize": "find its smallest case",
     "reproducer": "write and run a script that needs torch alone",

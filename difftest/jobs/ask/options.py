@@ -281,7 +281,7 @@ Load: TypeAlias = Annotated[
     option(
         type=click.IntRange(min=0),
         default=0,
-        help="How many processes that only take CPU time to run beside it.",
+        help="Number of CPU-bound processes to run beside it.",
     ),
 ]
 
