@@ -21,7 +21,7 @@ Seed: TypeAlias = Annotated[
     option(
         type=click.IntRange(0, 2**63 - 1),
         default=0,
-        help="Seed of the generated cases. Case i of a seed is the same on every machine.",
+        help="Seed of the generated cases. Case i of a seed is the same wherever Hypothesis is the same.",
     ),
 ]
 MaxWorldSize: TypeAlias = Annotated[
