@@ -48,7 +48,7 @@ def how_to_install(package: str) -> str:
     extras = (metadata.metadata(OURS).get_all("Provides-Extra") or ()) if ours else ()
     for extra in (one for one in extras if one not in FOR_DEVELOPERS):
         if any(_applies(requirement, extra) for requirement in ours):
-            return f"pip install '{OURS}[{extra}]'"
+            return f"pip install -e '.[{extra}]'"  # in the checkout: no index has this package
     return f"pip install {package}"
 
 
