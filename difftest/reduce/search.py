@@ -24,7 +24,7 @@ BUDGET = 60
 """The number of cases that a reduction may run: twice the median of what it takes."""
 
 FEW = 2
-"""So many simplifications are likely to go together: three of four go alone."""
+"""At most this many simplifications are likely to go together: three of four go alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from sample_programs import a_program, an_operator
 from samples import a_case, a_failure, candidate, oracle
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.commands import selftest
