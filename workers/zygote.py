@@ -174,7 +174,12 @@ class _Server:
         """In what was forked: closes this zygote's own files, and is not told of its children's ends."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for own in (self._listener, self._ended, self._wake, *(one.connection for one in self._clients)):
+        for own in (
+            self._listener,
+            self._ended,
+            self._wake,
+            *(client.connection for client in self._clients),
+        ):
             own.close()
 
     def _reap(self) -> None:
@@ -188,7 +193,7 @@ class _Server:
 
 
 def _has_ended(pid: int, client: _Client) -> bool:
-    """Whether a child has ended; if so the client is told."""
+    """Whether a child has ended; if so, sends the client its status."""
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
         client.reply(Ended(pid=pid, status=os.waitstatus_to_exitcode(status)))

@@ -8,7 +8,7 @@ from difftest.commands import Group
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import json_option, trust_option, workers_option
+from difftest.jobs.ask.options import Json, Trust, Workers, own_options
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing.ablation import ablated
 from difftest.jobs.filing.execution import machine
@@ -22,10 +22,8 @@ GROUP = Group.UNDERSTAND
 
 @click.command("ablate")
 @click.argument("target", metavar="FINDING", type=FindingPath())
-@workers_option
-@trust_option
-@json_option
-def command(target: Path, workers: int | None, *, trust: bool, as_json: bool) -> int:
+@own_options
+def command(target: Path, workers: Workers, *, trust: Trust, as_json: Json) -> int:
     """Run a finding's reduced case again, changing one thing at a time.
 
     Exit status 1 when the unchanged case does not show the finding. The answers are kept with it, for drafts

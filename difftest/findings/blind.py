@@ -55,7 +55,7 @@ def blind_shares(ledger: Ledger, cases: Iterable[tuple[Case, Collection[str]]], 
     shares = BlindShares()
     for case, backends in cases:
         for backend, by_check in blind_places(ledger, case, backends, today).items():
-            shares.add(backend, by_check)
+            shares.count(backend, by_check)
     return shares
 
 

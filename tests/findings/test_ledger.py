@@ -38,6 +38,7 @@ from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.records.announced import new_findings
+from difftest.records.columns import Columns
 from difftest.records.corpus import Corpus
 from difftest.records.observation import Ending
 
@@ -316,9 +317,9 @@ def test_a_difference_of_what_torch_leaves_undefined_is_kept_and_fails_no_campai
 def test_a_campaign_that_compared_nothing_is_an_error(tmp_path: Path) -> None:
     Corpus(tmp_path / "corpus").prepare()
     tally = Tally(cases=2, runs=2)
-    tally.comparisons.add(
-        an_observation(0, "xla_spmd", "unsupported", outcome=Ending(status="unsupported"), reason="it cannot")
-    )
+    refused = Ending(status="unsupported")
+    line = an_observation(0, "xla_spmd", "unsupported", outcome=refused, reason="it cannot")
+    tally.comparisons.add(Columns.of([line]))
     with pytest.raises(UsageError, match="nothing was compared: no backend supports any of the 2 cases"):
         concluded(tmp_path, tally)
 

@@ -47,7 +47,7 @@ def announce(request: CampaignRequest) -> None:
 
 def _in_blocks(request: CampaignRequest) -> str:
     """How many programs there are between the other cases."""
-    numbers = map(CaseNumber.of, request.drawing.numbers(request.most_cases))
+    numbers = map(CaseNumber.of, request.numbers(request.most_cases))
     programs = sum(number.series == Series.PROGRAM for number in numbers)
     return f" and {programs} programs" if programs else ""
 
