@@ -110,6 +110,7 @@ class Measured:
                 execute=self.runs.execute,
                 execute_group=self.runs.execute_group,
                 corpus=corpus,
+                follows=backends.following(backends.candidates()),
                 explanation=explanation,
                 known_in_full=KNOWN_IN_FULL,
             )

@@ -62,8 +62,8 @@ def run_first(
 
     These are the traces, and what every rank refused (`workers.isolate.refused`), up to the first other
     failure, and that failure if it counts whatever ran before or nothing did. `requests` has the request for
-    each case, all for one backend. The first case decides what the processes are; the others must need the
-    same. The rest is as in `run`.
+    each case, with its backend. The first run decides what the processes are; the others must need the same.
+    The rest is as in `run`.
     """
     backend = requests[0].backend
     try:
@@ -86,7 +86,7 @@ def _run(
     with own_folder("run") as folder:
         folders = run_folder.prepared(folder, len(cases))
         work = Work(
-            backend=backend,
+            backends=tuple(origin.backend for origin in requests),
             cases=tuple(case.to_json().decode() for case in cases),
             numbers=tuple(origin.number for origin in requests),
             folders=tuple(map(str, folders)),
