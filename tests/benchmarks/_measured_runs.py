@@ -34,11 +34,11 @@ _PHASES = "benchmarks._phases"
 class MeasuredRuns:
     """Executes one run at a time. `seconds` are of processor time, by purpose and by phase.
 
-    Purposes of main runs are the backends, the oracle and its noise floor. `runs` counts processes' runs by
-    purpose.
+    Purposes of main runs are the backends, the oracle and its noise floor; the others have their seconds by
+    backend. `runs` counts runs by purpose.
     """
 
-    seconds: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    seconds: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     runs: Counter[str] = field(default_factory=Counter)
     _zygotes: dict[int, Zygote] = field(default_factory=dict)
     _made: set[tuple[str, str, str]] = field(default_factory=set)
@@ -65,10 +65,11 @@ class MeasuredRuns:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """A context in which the ranks of this process leave their times, and every zygote is warm."""
-        forks, ranks, path = sandbox.zygote_with, sandbox.run_ranks, os.environ.get("PYTHONPATH")
+        replaced: Any = sandbox  # two of its names are not its own
+        forks, ranks, path = replaced.zygote_with, replaced.run_ranks, os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), *filter(None, [path])])
-        sandbox.zygote_with = lambda preload: zygote_with((*preload, _PHASES))
-        sandbox.run_ranks = self._reading(ranks)
+        replaced.zygote_with = lambda preload: zygote_with((*preload, _PHASES))
+        replaced.run_ranks = self._reading(ranks)
         try:
             for name in (ORACLE, *backends.candidates()):
                 zygote = zygote_with((*backends.load(name).PRELOAD, _PHASES))
@@ -76,7 +77,7 @@ class MeasuredRuns:
                 self._zygotes[zygote.pid] = zygote
             yield
         finally:
-            sandbox.zygote_with, sandbox.run_ranks = forks, ranks
+            replaced.zygote_with, replaced.run_ranks = forks, ranks
 
     def used(self) -> float:
         """The processor time so far of this process and of all that it started."""
@@ -111,9 +112,15 @@ class MeasuredRuns:
         for ran, times in self._phases:
             for again, phases in enumerate(times):
                 of_floor = purpose == ORACLE and again
-                self.seconds[FLOOR if of_floor else ran if main else purpose].update(phases)
+                by = phases if main else {ran: sum(phases.values())}
+                self._add(FLOOR if of_floor else ran if main else purpose, by)
                 used -= sum(phases.values())
-        self.seconds[purpose][FORKS_AND_ENDS] += used
+        self._add(purpose, {FORKS_AND_ENDS: used})
+
+    def _add(self, purpose: str, seconds: Mapping[str, float]) -> None:
+        there = self.seconds[purpose]
+        for phase, used in seconds.items():
+            there[phase] = there.get(phase, 0.0) + used
 
     def _purpose(self, case: Case, backend: str, options: Mapping[str, str]) -> str:
         key = (case.id, backend, str(sorted(options.items())))
