@@ -57,12 +57,12 @@ class CaseResult:
     @property
     def lost(self) -> int:
         """How many comparisons the infrastructure lost."""
-        return sum(one.status == LOST for one in self.missing.values())
+        return sum(ending.status == LOST for ending in self.missing.values())
 
     @property
     def postponed(self) -> bool:
         """Whether there was no time for one of its comparisons."""
-        return any(one.status == POSTPONED for one in self.missing.values())
+        return any(ending.status == POSTPONED for ending in self.missing.values())
 
     def first_divergences(self) -> Iterator[Divergence]:
         """What each run showed first, which is what becomes a finding."""
@@ -173,7 +173,7 @@ def _result(
     """The result with the runs that were compared; a case that was lost as a whole has none."""
     sides = {name: campaign.backends[name].SIDE for name in comparisons}
     kept = (ORACLE, *comparisons) if comparisons or not result.lost else ()
-    lost = (one.reason for one in result.missing.values() if one.status == LOST)
+    lost = (ending.reason for ending in result.missing.values() if ending.status == LOST)
     return dataclasses.replace(
         result,
         runs={name: runs[name].without_tensors() for name in kept},

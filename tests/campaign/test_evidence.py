@@ -53,10 +53,10 @@ def test_the_evidence_records_the_square(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "layer_evidence"),
     [
-        ({"spmd": sharded}, {"right beside it": "second", "layer": "torch_xla: torchax is right"}),
+        ({"spmd": sharded}, {"right_siblings": "second", "layer": "torch_xla: torchax is right"}),
         (
             {"spmd": sharded, "second": sharded},
-            {"wrong beside it": "second", "layer": "xla itself, or what it is given: torchax is wrong alike"},
+            {"wrong_siblings": "second", "layer": "xla itself, or what it is given: torchax is wrong alike"},
         ),
     ],
 )
@@ -75,7 +75,7 @@ def test_another_backend_of_the_same_framework_gives_no_layer_at_fault(tmp_path:
     backends = {name: backend("xla", framework="torch_xla") for name in ("spmd", "annotated")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded), backends)
     examined(campaign)
-    assert the_finding(campaign).evidence["right beside it"] == "annotated"
+    assert the_finding(campaign).evidence["right_siblings"] == "annotated"
     assert "layer" not in the_finding(campaign).evidence
 
 

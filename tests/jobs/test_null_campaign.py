@@ -138,6 +138,7 @@ def test_a_case_that_takes_long_keeps_no_other_one_back(requests: list[Request])
     assert f"interrupted after {10 + len(checks)} cases; with --after 10 " in str(stopped)
 
 
+@pytest.mark.long  # planted faults import torch
 def test_an_interrupted_search_for_defects_says_that_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_cluster(*_: object, **_options: object) -> None:
         raise StoppedError("interrupted", status=130)  # noqa: EM101  as the connection raises it
