@@ -7,6 +7,7 @@ from difftest.campaign.groups import MOST_CASES
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.described import Description
+from difftest.cases.resets import plain
 from difftest.findings.known_cases import known_cases
 
 PROGRAMS = MOST_CASES
@@ -58,6 +59,8 @@ class Drawing:
         number = CaseNumber.of(recorded)
         if number.series == Series.KNOWN:
             return known_cases()[number.index]
+        if number.series == Series.CONTROL:
+            return plain(self.case(number.index))
         paths, most_ranks = self.paths or None, self.max_world_size
         if self.model:
             return own.case_at(self.model, self.seed, number, wanted=paths, max_world_size=most_ranks)
