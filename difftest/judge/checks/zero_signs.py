@@ -48,8 +48,10 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             continue  # as does that of the loss
         value = actual.full(run.case.layout.mesh)
         zeros = (truth == 0) & (value == 0) & np.isfinite(floors)
-        if wrong := int(np.count_nonzero(zeros & (np.signbit(truth) != np.signbit(value)))):
-            detail = f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign"
+        other = zeros & (np.signbit(truth) != np.signbit(value))
+        if wrong := int(np.count_nonzero(other)):
+            lost = ", all 0.0 for -0.0" if np.signbit(truth[other]).all() else ""
+            detail = f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign{lost}"
             yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, detail, nature="signs of zeros")
 
 
