@@ -17,6 +17,7 @@ from difftest.cases.options import Feature, Start
 from difftest.findings.facts import facts
 from difftest.findings.ledger import read_ledger
 from difftest.judge.divergence import Divergence, identity
+from difftest.judge.facts import NumbersFacts
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 from difftest.records.evidence import DECIDED_BY
@@ -29,7 +30,7 @@ WRONG = Divergence(
     symptom=Symptom.MISMATCH,
     stage=Stage.FORWARD,
     tensor="output",
-    detail="step 0, forward, output: 4 / 4 elements (100.0%) differ",
+    facts=NumbersFacts(differing=4, elements=4, greatest=0.5, scale=1.0, floor=1e-7),
     ratio=50.0,
 )
 MEAN = replace(WRONG, predicted=("cross_entropy_by_rank",))

@@ -18,6 +18,7 @@ from samples import (
 )
 
 from difftest.cases import numbers
+from difftest.cases.block import layer
 from difftest.cases.case import Case, Data, Regime, Training
 from difftest.cases.layers.building_block import Arguments, BuildingBlock
 from difftest.cases.layout import Replicate
@@ -26,7 +27,6 @@ from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.predictions import load, names
 from difftest.judge.stage import Stage
-from generators import blocks
 
 CLIPPED = a_case(training=Training(steps=2, clip_norm=1e6))
 UNEVEN = a_case(fed=Data(batch=5))
@@ -256,7 +256,7 @@ def one_buffer(name: str, value: Floats) -> Trace:
 
 def of_block(name: str, arguments: Arguments, sequence: int = 0) -> Case:
     """A case of one block, data parallel over two ranks."""
-    block = blocks.layer(name, arguments)
+    block = layer(name, arguments)
     held = dict.fromkeys((f"0.{name}" for name in block.held_buffers), (Replicate(),))
     return a_case((block,), fed=Data(batch=2), sequence=sequence, sharded=held)
 

@@ -4,6 +4,7 @@ import pytest
 from real_runs import oracle_trace
 from samples import a_case
 
+from difftest.cases.block import layer
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.building_block import Arguments
 from difftest.cases.layers.linear import Linear
@@ -14,7 +15,6 @@ from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
 from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
-from generators import blocks
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -29,7 +29,7 @@ TARGETS = {"vocabulary": 6, "classes": 4, "smoothing": 0.0, "reduction": "mean"}
 
 def of_block(name: str, arguments: Arguments, sequence: int = 0) -> Case:
     """A case of one block before a Linear layer, data parallel over two ranks."""
-    block = blocks.layer(name, arguments)
+    block = layer(name, arguments)
     whole: dict[str, Placements] = dict.fromkeys((f"0.{held}" for held in block.held_buffers), (Replicate(),))
     head = Linear(inputs=block.outputs, outputs=3)
     return a_case((block, head), fed=Data(batch=4), sequence=sequence, sharded=whole, path="blocks", seed=1)

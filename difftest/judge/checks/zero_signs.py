@@ -12,6 +12,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.zeros import EITHER_IN_ATEN
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -51,8 +52,10 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
         other = zeros & (np.signbit(truth) != np.signbit(value))
         if wrong := int(np.count_nonzero(other)):
             lost = ", all 0.0 for -0.0" if np.signbit(truth[other]).all() else ""
-            detail = f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign{lost}"
-            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, detail, nature="signs of zeros")
+            unlike = RemarkFacts(
+                remark=f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign{lost}"
+            )
+            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, unlike, nature="signs of zeros")
 
 
 def _names(operator: str) -> tuple[str, str]:
