@@ -8,7 +8,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
-from difftest.cases.options import Feature
+from difftest.cases.options import Feature, option_resets
 
 FACTS = (
     "path",
@@ -32,6 +32,7 @@ FACTS = (
     "options",
     "tied",
     "before_spmd",
+    "wrapping",
 )
 
 
@@ -44,7 +45,8 @@ def facts(case: Case) -> Mapping[str, str]:
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
     by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
-    between spaces, as is what an SPMD program does before it enables SPMD (`before_spmd`). `shards` are
+    between spaces, as is what an SPMD program does before it enables SPMD (`before_spmd`). `wrapping` is what
+    wrappers are told that is not their default (`sharding.synced=every`), each between spaces. `shards` are
     `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`. `program` are a program's
     operators, and `options` their named arguments (`dim=0`), each between spaces; of an argument that JSON
     lacks its text stands there (`p=inf`), and none that is a list. A module stands as the function that it
@@ -72,6 +74,11 @@ def facts(case: Case) -> Mapping[str, str]:
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
         "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
+        "wrapping": "".join(
+            f" {told}.{name} "
+            for told, of in (("sharding", case.sharded_by), ("regions", case.cut_by))
+            for name, _ in option_resets(of)
+        ),
         "shards": evenness.of_case(case),
         "program": "".join(
             f" {function_called(layer.title)} " for layer in case.model.layers * case.model.is_program

@@ -16,7 +16,7 @@ from generators import layouts as places
 from generators.chances import always, mixed, weighted
 from generators.layers import ByParameter, Layers, Placement
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 from generators.sizes import sequences, widths
 
 DEFAULT = False
@@ -25,6 +25,7 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
+completed = as_drawn
 
 AXES = (
     (3, ("dp",)),

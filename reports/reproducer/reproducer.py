@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
+from msgspec import UNSET
 
 from difftest.cases.case import Case
 from difftest.judge import checks
@@ -151,7 +152,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    if reason := features.refusal(case):
+    if reason := features.refusal(case) or _without_regions(case, backend):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -161,6 +162,13 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
         return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
+
+
+def _without_regions(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot cut the activations as the case does, or None."""
+    if case.regions is UNSET or _declares(backend, "spells_regions"):
+        return None
+    return f"the case cuts activations, which the template of {backend} cannot write"
 
 
 @cache

@@ -31,6 +31,7 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
+from difftest.cases.wrapping import Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
 from difftest.reduce.journal import Journal
@@ -75,6 +76,8 @@ def a_decoder(**rest: Any) -> Case:  # noqa: ANN401  fields of a case
     options: dict[str, Any] = {
         "replication": Replication(static_graph=True, no_sync=False),
         "start": Start(marked="before"),
+        "sharding": Sharding(synced="every", offload=True),
+        "regions": Regions(sequence=True),
     }
     return a_case(
         DECODER,
@@ -527,6 +530,8 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "sdpa",
             "spelling",
             "features",
+            "sharding",
+            "regions",
             "seed",
             "schema",
         )

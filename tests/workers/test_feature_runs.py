@@ -43,6 +43,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
     "maximize": {},
+    "mixed_precision": {"reduce": "float32", "output": "policy"},
     "nesterov": {},
     "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
     "parameter_groups": {"decay": 0.25},
@@ -111,7 +112,7 @@ WITH_OPTION = {
 FAULTS = {
     name: fault
     for name, fault in faults.all_faults().items()
-    if fault.paths == ("features",) and name not in WITH_OPTION
+    if (fault.paths == ("features",) or name == "masters_rounded") and name not in WITH_OPTION
 }
 
 

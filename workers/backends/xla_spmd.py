@@ -10,14 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.layout import Placements
 from workers import sides
-from workers.training import refusals
+from workers.training import refusals, regions
 from workers.xla import flash, legitimate, scan, sharding, spmd, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from workers.training.operators import Operators
     from workers.training.session import Session
@@ -78,4 +79,21 @@ def placed(world: sharding.World, module: "nn.Module") -> "nn.Module":
     if case.start.marked == "after":
         for name, placements in annotated.items():
             world.mark(held(module, name), placements)
+    _mark_regions(world, module)
     return module
+
+
+def _mark_regions(world: sharding.World, module: "nn.Module") -> None:
+    """Annotates what layers give, and the output, as the case's `regions` cut them."""
+    case = world.case
+    if case.cut_by.sequence:
+        for _, inner in regions.between(module):
+            inner.register_forward_hook(partial(_marked, world, regions.in_sequence(case)))
+    if case.cut_by.loss != "whole":
+        module.register_forward_hook(partial(_marked, world, regions.in_classes(case)))
+
+
+def _marked(
+    world: sharding.World, placements: Placements, _module: "nn.Module", _inputs: object, output: "Tensor"
+) -> "Tensor":
+    return world.mark(output, placements)

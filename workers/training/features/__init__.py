@@ -4,7 +4,7 @@ A file offers `hooks(options)`, what users write, and `equal(options)`, what tha
 takes the second, which is written in a few plain operators, or does nothing at all.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Protocol, TypeAlias, cast
@@ -153,15 +153,16 @@ class Features:
         return {name: value for hooks in self.used for name, value in hooks.zero.items()}
 
 
-def made(features: Sequence[Feature], *, plain: bool) -> Features:
+def made(features: Sequence[Feature], *, plain: bool, done: Container[str] = ()) -> Features:
     """The hooks of a run's features; `plain`: those of what they must be equal to.
 
-    `UsageError` for a feature that there is not.
+    None of those that are `done` without them. `UsageError` for a feature that there is not.
     """
     behaviours = [cast("Behaviour", plugins.load(__name__, feature.name)) for feature in features]
     return Features(
         [
             behaviour.equal(feature.options) if plain else behaviour.hooks(feature.options)
             for behaviour, feature in zip(behaviours, features, strict=True)
+            if feature.name not in done
         ]
     )

@@ -1,0 +1,136 @@
+"""Wrappers as trainers use them: any model on data axes, with the options of `fully_shard` and of DDP.
+
+FSDP's mixed precision and checkpoints before the first step are features of training, which it draws often.
+Only this path draws any of these, so that the numbers of cases on other paths stay what they are.
+"""
+
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.case import Case
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
+from difftest.cases.model import Model
+from difftest.cases.options import Feature, Replication
+from difftest.cases.wrapping import Sharding
+from generators import features as training_features
+from generators import layouts as places
+from generators import models as shapes
+from generators import training
+from generators.chances import equally, mixed, sometimes, weighted
+from generators.models import Purpose
+from generators.paths import data_tensor, drawn_alone
+
+if TYPE_CHECKING:
+    from generators.layers import Placement
+
+DEFAULT = False
+IN_BLOCKS = False
+HAS_FEATURES = False
+TAKES_ANY_MODEL = False
+
+scheduled = drawn_alone
+
+AXES = (
+    (2, ("dp",)),
+    (4, ("dp_shard",)),
+    (4, ("dp_replicate", "dp_shard")),
+    (2, ("dp_shard", "tp")),
+    (1, ("dp_replicate", "dp_shard", "tp")),
+)
+SHARDED, TENSOR = "dp_shard", "tp"
+
+FACTORS = (1.0, 2.0, 3.0, 8.0)
+"""What gradients are divided by: powers of two round nothing, and 3 does not divide evenly."""
+
+
+@functools.cache
+def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
+    """The axes that wrappers replicate and shard over, with `tp` behind them or without."""
+    choices = ((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)
+    return mixed(*choices)
+
+
+def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
+    """Mostly ordinary. Exact cases, in which no option may change a bit, are few; nothing is learnable."""
+    return weighted((4, "ordinary"), (1, "exact")) if training.fits_exact(mesh) else st.just("ordinary")
+
+
+def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
+    """Any model, with sizes that `tp` usually divides."""
+    return shapes.models(purpose=purpose, unit=mesh.shape[-1] if mesh.names[-1] == TENSOR else 1)
+
+
+@st.composite
+def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
+    """The batch cut over every data axis; parameters over `dp_shard`, and over `tp` as in its own path."""
+    if mesh.names[-1] == TENSOR:
+        return draw(data_tensor.layouts(model=model, mesh=mesh))
+    batch: list[Placement] = [Shard(0)] * len(mesh.axes)
+    by_axis = [places.same(model, Shard(0) if name == SHARDED else Replicate()) for name in mesh.names]
+    return places.zipped(mesh=mesh, batch=batch, parameters=by_axis)
+
+
+@st.composite
+def completed(draw: st.DrawFn, *, case: Case) -> Case:
+    """With options of the wrapper and, where something may round, with features of training."""
+    if SHARDED in case.layout.mesh.names:
+        case = msgspec.structs.replace(case, sharding=draw(shardings(case=case)))
+    elif case.training.accumulation > 1 and draw(st.booleans()):
+        static = Replication(static_graph=True, gradient_as_bucket_view=draw(st.booleans()))
+        case = msgspec.structs.replace(case, replication=static)
+    exact = case.data.regime == "exact"
+    return case if exact else msgspec.structs.replace(case, features=draw(_features(case=case)))
+
+
+@st.composite
+def shardings(draw: st.DrawFn, *, case: Case) -> Sharding:
+    """The options of `fully_shard`: one that is not at its default, or any of them."""
+    ranks = dict(case.layout.mesh.axes)[SHARDED]
+    parts = [size for size in range(1, ranks + 1) if ranks % size == 0]
+    every = draw(sometimes(one_in=3))
+    one = draw(
+        weighted(
+            (4, "reshard_after_forward"),
+            (2, "gradient_divide_factor"),
+            (1, "summed"),
+            (3, "synced"),
+            (2, "wrapped"),
+            (1, "offload"),
+        )
+    )
+    drawn = {
+        "reshard_after_forward": draw(mixed((1, st.booleans()), (1, equally(*parts)))),
+        "gradient_divide_factor": draw(equally(*FACTORS)),
+        "summed": True,
+        "synced": draw(equally("every", "scattered", "last")),
+        "wrapped": draw(equally("layers", "whole", "blocks")),
+        "offload": draw(sometimes(one_in=2)),
+    }
+    if case.data.regime == "exact" and drawn["gradient_divide_factor"] == 3.0:  # noqa: PLR2004  rounds
+        drawn["gradient_divide_factor"] = 4.0
+    if every:
+        return Sharding(
+            **{name: value for name, value in drawn.items() if draw(st.booleans()) or name == "summed"}
+        )
+    apart = one == "gradient_divide_factor" and draw(weighted((5, True), (1, False)))
+    return Sharding(**{one: drawn[one]}, **({"summed": True} if apart else {}))
+
+
+def _features(*, case: Case) -> SearchStrategy[tuple[Feature, ...]]:
+    """Mixed precision or a checkpoint in half of the cases, any features in a quarter, or none."""
+    often = [
+        (weight, _alone(name, case))
+        for weight, name in ((4, "mixed_precision"), (2, "distributed_checkpoint"))
+        if training_features.load(name).options(case=case) is not None
+    ]
+    return mixed(*often, (2, training_features.features(case=case)), (2, st.just(())))
+
+
+def _alone(name: str, case: Case) -> SearchStrategy[tuple[Feature, ...]]:
+    options = training_features.load(name).options(case=case)
+    assert options is not None  # noqa: S101  it fits
+    return options.map(lambda given: (Feature(name=name, options=given),))
