@@ -60,8 +60,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     blocks are computed again in the backward pass. With the optimizer `none`, parameters stay as they are;
     the loss `cotangent` is the sum of a program's results times drawn numbers, `first_cotangent` that of the
     first with a gradient alone. The optimizer and the loss `own` are those that a module of the user's brings
-    (`difftest.cases.layers.own`). Whole numbers become floats, so that 1 and 1.0 are one case. `ValueError`
-    if a number is out of range.
+    (`difftest.cases.layers.own`). Numbers become floats: 1 and 1.0 are one case. `ValueError` out of range.
     """
 
     optimizer: Literal["sgd", "momentum", "adam", "adamw", "none", "own"] = "sgd"

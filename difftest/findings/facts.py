@@ -74,11 +74,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
         "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
-        "wrapping": "".join(
-            f" {told}.{name} "
-            for told, of in (("sharding", case.sharded_by), ("regions", case.cut_by))
-            for name, _ in option_resets(of)
-        ),
+        "wrapping": "".join(f" {one} " for one in _wrapping(case)),
         "shards": evenness.of_case(case),
         "program": "".join(
             f" {function_called(layer.title)} " for layer in case.model.layers * case.model.is_program
@@ -87,6 +83,12 @@ def facts(case: Case) -> Mapping[str, str]:
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
+
+
+def _wrapping(case: Case) -> Iterator[str]:
+    """What wrappers are told that is not at its default, as `sharding.synced=every`."""
+    yield from (f"sharding.{name}" for name, _ in option_resets(case.sharded_by))
+    yield from (f"regions.{name}" for name, _ in option_resets(case.cut_by))
 
 
 def _kinds(case: Case) -> list[str]:

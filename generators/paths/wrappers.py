@@ -43,6 +43,9 @@ AXES = (
 )
 SHARDED, TENSOR = "dp_shard", "tp"
 
+OFTEN = ((4, "mixed_precision"), (2, "distributed_checkpoint"), (2, "unfreezing"), (3, "skipped_block"))
+"""The features that are drawn by themselves, with their weights."""
+
 FACTORS = (1.0, 2.0, 3.0, 8.0)
 """What gradients are divided by: powers of two round nothing, and 3 does not divide evenly."""
 
@@ -113,18 +116,17 @@ def shardings(draw: st.DrawFn, *, case: Case) -> Sharding:
     if case.data.regime == "exact" and drawn["gradient_divide_factor"] == 3.0:  # noqa: PLR2004  rounds
         drawn["gradient_divide_factor"] = 4.0
     if every:
-        return Sharding(
-            **{name: value for name, value in drawn.items() if draw(st.booleans()) or name == "summed"}
-        )
+        chosen = {name: value for name, value in drawn.items() if draw(st.booleans())}
+        return Sharding(**{**chosen, "summed": "gradient_divide_factor" in chosen})
     apart = one == "gradient_divide_factor" and draw(weighted((5, True), (1, False)))
     return Sharding(**{one: drawn[one]}, **({"summed": True} if apart else {}))
 
 
 def _features(*, case: Case) -> SearchStrategy[tuple[Feature, ...]]:
-    """Mixed precision or a checkpoint in half of the cases, any features in a quarter, or none."""
+    """Mostly one of the features of its own or a checkpoint; otherwise any features, or none."""
     often = [
         (weight, _alone(name, case))
-        for weight, name in ((4, "mixed_precision"), (2, "distributed_checkpoint"))
+        for weight, name in OFTEN
         if training_features.load(name).options(case=case) is not None
     ]
     return mixed(*often, (2, training_features.features(case=case)), (2, st.just(())))

@@ -51,7 +51,9 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "save_and_load": {"step": 2},
     "schedule": {"kind": "step", "factor": 0.5},
     "sharded_optimizer": {},
+    "skipped_block": {"block": "1", "parts": 2},
     "tensor_rate": {},
+    "unfreezing": {"name": "0.weight", "step": 2},
     "weight_decay": {"decay": 0.25},
     "zeroed_gradients": {},
 }
@@ -92,7 +94,7 @@ def with_feature(name: str) -> Case:
     kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
     again = name == "reentrant_checkpoint"
     training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
-    model = RECOMPUTED if again else PERCEPTRON
+    model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
     return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
 
@@ -109,10 +111,13 @@ WITH_OPTION = {
 }
 """A case of every planted fault of an option of training, which that option alone makes show it."""
 
+OF_WRAPPERS = ("masters_rounded", "block_not_skipped", "stays_frozen")
+"""The planted faults of features that the path `wrappers` alone draws."""
+
 FAULTS = {
     name: fault
     for name, fault in faults.all_faults().items()
-    if (fault.paths == ("features",) or name == "masters_rounded") and name not in WITH_OPTION
+    if (fault.paths == ("features",) or name in OF_WRAPPERS) and name not in WITH_OPTION
 }
 
 

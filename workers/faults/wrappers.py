@@ -19,6 +19,7 @@ from difftest.cases.numbers import IGNORE_INDEX
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.training import train
+from workers.training.features import skipped_block
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -38,12 +39,16 @@ def _size(case: Case, axis: str) -> int:
     return dict(case.layout.mesh.axes).get(axis, 1)
 
 
+def _has(feature: str) -> Callable[[Case], bool]:
+    return lambda case: any(used.name == feature for used in case.training_features)
+
+
 @_on(
     "wrappers",
     about="parameters are bfloat16 after an update",
     backends=EVERYWHERE,
     blame=BACKEND,
-    reaches=lambda case: any(used.name == "mixed_precision" for used in case.training_features),
+    reaches=_has("mixed_precision"),
 )
 def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
     """As if there were no copy of them in float32."""
@@ -53,6 +58,37 @@ def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
             with torch.no_grad():
                 for parameter in module.parameters():
                     parameter.copy_(parameter.bfloat16())
+
+    return replace(session, after=after)
+
+
+@_on(
+    "wrappers",
+    about="a block that is skipped is computed",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=_has("skipped_block"),
+)
+def block_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
+    """In every forward pass. The module is made before the session places it."""
+    skipped_block.is_used = lambda *_: True
+    return session
+
+
+@_on(
+    "wrappers",
+    about="a parameter stays frozen",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=_has("unfreezing"),
+)
+def stays_frozen(session: Session, case: Case, _rank: int) -> Session:
+    """Its gradient is dropped in every step."""
+    name = next(str(used.options["name"]) for used in case.training_features if used.name == "unfreezing")
+
+    def after(stage: Stage, _step: int, module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
+        if stage is Stage.BACKWARD:
+            parameters(module)[name].grad = None
 
     return replace(session, after=after)
 
@@ -191,10 +227,11 @@ def weights_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-def _strided(case: Case) -> Collective | None:
+def _broadcasts_strided(case: Case) -> bool:
     first = case.model.layers[0]
-    strided = isinstance(first, Collective) and first.memory is not msgspec.UNSET and case.world_size > 1
-    return first if strided and isinstance(first, Collective) else None
+    if not isinstance(first, Collective) or first.memory is msgspec.UNSET:
+        return False
+    return first.operation == "broadcast" and first.ranks > 1
 
 
 @_on(
@@ -202,9 +239,7 @@ def _strided(case: Case) -> Collective | None:
     about="a broadcast of a tensor with strides reaches the first half of its rows alone",
     backends=("torch_ddp",),
     blame=SHARDING,
-    reaches=lambda case: (
-        (spec := _strided(case)) is not None and spec.operation == "broadcast" and spec.ranks > 1
-    ),
+    reaches=_broadcasts_strided,
 )
 def strides_lost(session: Session, case: Case, _rank: int) -> Session:
     """The others stay what they are."""
