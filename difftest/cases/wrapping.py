@@ -58,6 +58,7 @@ class Regions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What tensor parallelism cuts beside parameters.
 
     * `sequence`: activations between layers are cut along the sequence, and norms work on pieces of it.
+    * `prepared`: attention gathers what it is given once, where each of its projections would do so.
     * `loss`: where the loss is not of the `whole` output, the classes of the output stay apart, and
       cross-entropy is computed of the pieces. Its form is one of all `rows` together, of `positions` (classes
       are the second of three dims), of `images` (the second of four), or `nll_loss` of a `log_softmax`;
@@ -67,6 +68,7 @@ class Regions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     sequence: bool = False
+    prepared: bool = False
     loss: LossForm = "whole"
     mean: bool = False
     weighted: bool = False

@@ -125,6 +125,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     apart = classes and (not sequence or not draw(sometimes(one_in=3)))
     regions = Regions(
         sequence=sequence,
+        prepared=sequence and draw(st.booleans()),
         loss=form if apart else "whole",
         mean=apart and draw(st.booleans()),
         weighted=classes and draw(sometimes(one_in=4)),

@@ -21,6 +21,7 @@ from generators import layouts as places
 from generators import models as shapes
 from generators import training
 from generators.chances import equally, mixed, sometimes, weighted
+from generators.layers import ByParameter
 from generators.models import Purpose
 from generators.paths import data_tensor, drawn_alone
 
@@ -43,7 +44,13 @@ AXES = (
 )
 SHARDED, TENSOR = "dp_shard", "tp"
 
-OFTEN = ((4, "mixed_precision"), (2, "distributed_checkpoint"), (2, "unfreezing"), (3, "skipped_block"))
+OFTEN = (
+    (4, "mixed_precision"),
+    (2, "distributed_checkpoint"),
+    (2, "unfreezing"),
+    (3, "skipped_block"),
+    (1, "kept_state_dict"),
+)
 """The features that are drawn by themselves, with their weights."""
 
 FACTORS = (1.0, 2.0, 3.0, 8.0)
@@ -73,8 +80,22 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     if mesh.names[-1] == TENSOR:
         return draw(data_tensor.layouts(model=model, mesh=mesh))
     batch: list[Placement] = [Shard(0)] * len(mesh.axes)
-    by_axis = [places.same(model, Shard(0) if name == SHARDED else Replicate()) for name in mesh.names]
+    by_axis = [places.same(model, Replicate()) for _ in mesh.names]
+    if SHARDED in mesh.names:
+        by_axis[-1] = draw(_over_shards(model=model, ranks=mesh.shape[-1]))
     return places.zipped(mesh=mesh, batch=batch, parameters=by_axis)
+
+
+@st.composite
+def _over_shards(draw: st.DrawFn, *, model: Model, ranks: int) -> ByParameter:
+    """Every parameter along its first dim, or seldom some along another that divides evenly."""
+    placed: ByParameter = places.same(model, Shard(0))
+    if not draw(sometimes(one_in=3)):
+        return placed
+    for name, shape in model.parameters().items():
+        even = [dim for dim, size in enumerate(shape) if dim and size % ranks == 0]
+        placed = {**placed, name: Shard(draw(st.sampled_from((0, *even))))}
+    return placed
 
 
 @st.composite

@@ -166,6 +166,9 @@ def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
     """The style of the layer at `path`, as `parallelize_module` takes it."""
     split, takes, gives = style
     taken, given = CUT_AS[takes], CUT_AS[gives]
+    if split == "inputs":
+        given = "input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)"
+        return f"PrepareModuleInput({given}, use_local_output=True)"
     if split == "whole":
         norm = any(at == path and isinstance(one, LayerNorm | RMSNorm) for at, one in walk(case.model.layers))
         if norm and takes == gives == "sequence":

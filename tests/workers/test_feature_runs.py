@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "frozen": {"name": "0.weight"},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
+    "kept_state_dict": {},
     "maximize": {},
     "mixed_precision": {"reduce": "float32", "output": "policy"},
     "nesterov": {},
@@ -111,7 +112,7 @@ WITH_OPTION = {
 }
 """A case of every planted fault of an option of training, which that option alone makes show it."""
 
-OF_WRAPPERS = ("masters_rounded", "block_not_skipped", "stays_frozen")
+OF_WRAPPERS = ("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy")
 """The planted faults of features that the path `wrappers` alone draws."""
 
 FAULTS = {

@@ -19,7 +19,7 @@ from difftest.cases.numbers import IGNORE_INDEX
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.training import train
-from workers.training.features import skipped_block
+from workers.training.features import kept_state_dict, skipped_block
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -60,6 +60,20 @@ def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
                     parameter.copy_(parameter.bfloat16())
 
     return replace(session, after=after)
+
+
+@_on(
+    "wrappers",
+    about="a state dict is a copy of what the module had",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=_has("kept_state_dict"),
+)
+def kept_copy(session: Session, _case: Case, _rank: int) -> Session:
+    """So that loading it takes updates back."""
+    right = kept_state_dict.taken
+    kept_state_dict.taken = lambda progress: {name: one.clone() for name, one in right(progress).items()}
+    return session
 
 
 @_on(

@@ -33,8 +33,11 @@ Local: TypeAlias = bool | Literal["sequence", "classes"]
 False: they are whole.
 """
 
-Style: TypeAlias = tuple[Literal["columns", "rows", "whole"], Local, Local]
-"""How a layer is split, which local piece of the activations it takes, and which it gives."""
+Style: TypeAlias = tuple[Literal["columns", "rows", "whole", "inputs"], Local, Local]
+"""How a layer is split, which local piece of the activations it takes, and which it gives.
+
+`inputs`: its inputs alone are gathered, for the layers in it.
+"""
 
 
 def refusal(case: Case) -> str | None:
@@ -91,24 +94,35 @@ def plan(case: Case) -> dict[str, Style]:
     usual = dict(_styles(case, case.model.layers, ""))
     last = str(len(case.model.layers) - 1)
     if case.cut_by.sequence and case.world_size > 1:
-        usual = {path: _in_sequence(case, path, style) for path, style in usual.items()}
+        once = _prepared(case, usual)
+        usual = {path: _in_sequence(case, path, style, once) for path, style in usual.items()}
+        usual |= dict.fromkeys(once, ("inputs", "sequence", False))
     if case.cut_by.loss != "whole" and case.world_size > 1:
         usual[last] = (*usual[last][:2], "classes")
     return usual
 
 
-def _in_sequence(case: Case, path: str, style: Style) -> Style:
+def _in_sequence(case: Case, path: str, style: Style, once: Sequence[str]) -> Style:
     """The style with pieces of the sequence where activations were whole.
 
-    What the model is given and what it gives is whole. Attention needs all positions between its projections.
+    What the model is given and what it gives is whole. Attention needs all positions between its projections,
+    and those in `once` gather them ahead of these.
     """
     attentions = {at for at, layer in walk(case.model.layers) if isinstance(layer, Attention)}
     own, _, name = path.rpartition(".")
     needs_all, gives_all = own in attentions and name == "o", own in attentions and name != "o"
     last = path == str(len(case.model.layers) - 1)
     split, takes, gives = style
-    takes = takes or (False if path == "0" or needs_all else "sequence")
+    gathered = gives_all and own in once
+    takes = takes or (False if path == "0" or needs_all or gathered else "sequence")
     return split, takes, gives or (False if last or gives_all else "sequence")
+
+
+def _prepared(case: Case, plan: dict[str, Style]) -> list[str]:
+    """The paths of the attentions that gather their inputs once: their projections are all by columns."""
+    paths = [path for path, layer in walk(case.model.layers) if isinstance(layer, Attention)]
+    columns = [path for path in paths if all(plan[f"{path}.{name}"][0] == "columns" for name in "qkv")]
+    return columns if case.cut_by.prepared else []
 
 
 def gathers(case: Case) -> bool:
@@ -197,10 +211,19 @@ def _size(case: Case) -> int:
 def _style(style: Style, *, norm: bool) -> "ParallelStyle":
     from torch.distributed.tensor import Replicate as Whole
     from torch.distributed.tensor import Shard as Cut
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+    )
 
     split, takes, gives = style
     kinds = {False: Whole(), True: None, "sequence": Cut(1), "classes": Cut(-1)}
+    if split == "inputs":
+        return PrepareModuleInput(
+            input_layouts=(Cut(1), None), desired_input_layouts=(Whole(), None), use_local_output=True
+        )
     if split == "columns":
         given = Cut(1) if takes == "sequence" else None
         return ColwiseParallel(
