@@ -181,7 +181,7 @@ def _greatest_increases(one: Counts, other: Counts) -> Counts:
     return tuple(accumulate(max(pair) for pair in rises))
 
 
-def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], int]) -> dict[str, T]:
+def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], float]) -> dict[str, T]:
     """The entries of both by name, sorted; of two with one name the greater."""
     names = sorted({*one, *other})
     return {name: max((held[name] for held in (one, other) if name in held), key=size) for name in names}

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from difftest.cases import gathered
 from difftest.cases.case import Case
-from difftest.cases.gathered import gathered_alone
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.layer_norm import LayerNorm
@@ -130,9 +130,14 @@ def _apart(case: Case, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> l
     return list(grouped.values())
 
 
-def gathered(case: Case) -> Iterator[str]:
+def gathered_alone(case: Case) -> Iterator[str]:
     """The subscripts of the modules that FSDP gathers alone, innermost first."""
-    return map(index, gathered_alone(case))
+    return map(index, gathered.gathered_alone(case))
+
+
+def axes_apart(case: Case) -> Mapping[str, str]:
+    """The axis over which FSDP shards each layer, by its subscript, where it is not the same for all."""
+    return {index(path): axis for path, axis in gathered.axes_apart(case).items()}
 
 
 def sharding(case: Case, *, outermost: bool) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from difftest.cases.case import Case
+from difftest.cases.gathered import axes_apart
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Shard
@@ -15,7 +16,7 @@ from generators.cases import case_at, cases
 from generators.paths import chosen
 from workers.training import tp_plan
 
-NEW = ("collective_layouts", "regions", "unused_results", "wrappers")
+NEW = ("collective_layouts", "regions", "several_meshes", "unused_results", "wrappers")
 quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -77,6 +78,15 @@ def test_a_collective_is_of_tensors_with_strides_or_one_that_other_paths_lack(ca
     first = case.model.layers[0]
     assert isinstance(first, Collective)
     assert first.memory == "strided" or first.operation in ("reduce", "scatter")
+
+
+@quietly
+@given(cases(paths=("several_meshes",)))
+def test_every_layer_is_sharded_over_one_axis_and_the_batch_over_none(case: Case) -> None:
+    assert Shard(0) not in case.layout.batch
+    assert all(placements.count(Shard(0)) == 1 for placements in case.layout.parameters.values())
+    axes = axes_apart(case)
+    assert not axes or {*axes.values()} == {"dp_shard", "ep"}
 
 
 def test_a_program_with_unused_results_has_a_loss_of_its_first_alone() -> None:

@@ -180,6 +180,27 @@ def test_a_reader_of_torchs_that_confuses_uneven_pieces_is_found() -> None:
     assert [divergence.check for divergence in found.divergences] == ["full_tensor"]
 
 
+SEVERAL = a_sharded_case(
+    Mesh((("dp_shard", 2), ("ep", 2))),
+    (R, R),
+    {"0.weight": (S0, R), "0.bias": (S0, R), "2.weight": (R, S0), "2.bias": (R, S0)},
+    training=Training(steps=2, accumulation=2),
+)
+CLIPPED = msgspec.structs.replace(SEVERAL, training=Training(steps=2, clip_norm=0.03125))
+
+
+@pytest.mark.parametrize("backend", ["torch_fsdp", "torch_dtensor"])
+def test_layers_on_several_meshes_agree(backend: str) -> None:
+    assert agrees(SEVERAL, backend, sandbox.run(SEVERAL, backend))
+
+
+def test_clipping_over_several_meshes_of_fsdp_fails() -> None:
+    assert agrees(CLIPPED, "torch_dtensor", sandbox.run(CLIPPED, "torch_dtensor"))
+    outcome = sandbox.run(CLIPPED, "torch_fsdp")
+    assert isinstance(outcome, Failure)
+    assert "stack" in outcome.message
+
+
 SHOWS = {
     "masters_rounded": (SHARDINGS["mixed"], "torch_fsdp"),
     "block_not_skipped": (SHARDINGS["skipped"], "torch_dtensor"),
@@ -192,13 +213,14 @@ SHOWS = {
     "norm_of_a_piece": (REGIONS["sequence"], "torch_tp"),
     "classes_of_one_rank": (REGIONS["positions"], "torch_tp"),
     "weights_forgotten": (cut(Regions(weighted=True)), "torch_dtensor"),
+    "clipped_by_mesh": (CLIPPED, "torch_dtensor"),
     "strides_lost": (strided("broadcast"), "torch_ddp"),
 }
 """A case of every planted fault of these paths, and a backend."""
 
 
 def test_every_planted_fault_of_these_paths_has_a_case() -> None:
-    own = {"wrappers", "regions", "collective_layouts"}
+    own = {"wrappers", "regions", "collective_layouts", "several_meshes"}
     assert {*SHOWS} == {name for name, fault in faults.all_faults().items() if own & {*fault.paths}}
 
 

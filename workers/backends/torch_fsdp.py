@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from difftest.cases.case import Case
-from difftest.cases.gathered import gathered_alone
+from difftest.cases.gathered import axes_apart, gathered_alone
 from difftest.cases.layout import Placement, Replicate, Shard, ways
 from difftest.cases.options import FeatureOption
 from workers import sides
@@ -47,6 +47,8 @@ def unsupported(case: Case) -> str | None:
     if reason := mixed_rows(case):
         return reason
     axes = case.layout.mesh.names
+    if axes_apart(case):
+        return None
     if len(axes) > 2:  # noqa: PLR2004  one to replicate over, one to shard over
         return "fully_shard shards over one axis and replicates over one; the mesh has more"
     return refusal(case, axes) if case.world_size > 1 else None
@@ -108,6 +110,10 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
     from torch.distributed.fsdp import fully_shard
 
     assert mesh.mesh_dim_names  # noqa: S101  our meshes have names
+    if apart := axes_apart(case):
+        for path, axis in apart.items():
+            fully_shard(module.get_submodule(path), mesh=mesh[axis], **_options(case, outermost=False))
+        return module
     dims = {
         parameter: dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
     }
@@ -168,12 +174,15 @@ def quiet(
     last: bool,  # noqa: FBT001  the session's signature
 ) -> AbstractContextManager[None]:
     """Reduces gradients in the accumulation parts that the case's `sharding` says, usually in the last."""
-    sharded = cast("FSDPModule", module)
-    match case.sharded_by.synced:
-        case "last":
-            sharded.set_requires_gradient_sync(last)
-        case "scattered":
-            sharded.set_requires_all_reduce(last)
-        case "every":
-            pass
+    from torch.distributed.fsdp import FSDPModule
+
+    groups = [module] if isinstance(module, FSDPModule) else list(module.children())
+    for group in (one for one in groups if isinstance(one, FSDPModule)):
+        match case.sharded_by.synced:
+            case "last":
+                group.set_requires_gradient_sync(last)
+            case "scattered":
+                group.set_requires_all_reduce(last)
+            case "every":
+                pass
     return nullcontext()

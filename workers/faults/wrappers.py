@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
+from difftest.cases.gathered import axes_apart
 from difftest.cases.layers import walk
 from difftest.cases.layers.collective import Collective
 from difftest.cases.numbers import IGNORE_INDEX
@@ -266,3 +267,29 @@ def strides_lost(session: Session, case: Case, _rank: int) -> Session:
         return torch.cat([done[: len(tensor) - half], tensor[len(tensor) - half :] * spec.factor])
 
     return replace(session, operators=replace(session.operators, collect=collect))
+
+
+def _clips_apart(case: Case) -> bool:
+    return bool(axes_apart(case)) and case.training.clip_norm is not None and min(case.layout.mesh.shape) > 1
+
+
+@_on(
+    "several_meshes",
+    about="gradients are clipped mesh by mesh",
+    backends=("torch_dtensor", "xla_spmd"),
+    blame=SHARDING,
+    reaches=_clips_apart,
+)
+def clipped_by_mesh(session: Session, case: Case, _rank: int) -> Session:
+    """Those of every layer that is sharded over the same axis, by a norm of their own."""
+    if case.world_size == 1:
+        return session
+    apart = axes_apart(case)
+
+    def clip(trained: Iterator[nn.Parameter], norm: float) -> None:
+        held = dict(zip(case.layout.parameters, trained, strict=True))
+        for axis in {*apart.values()}:
+            own = [one for name, one in held.items() if apart[name.partition(".")[0]] == axis]
+            session.clip(iter(own), norm)
+
+    return replace(session, clip=clip)
