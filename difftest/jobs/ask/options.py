@@ -17,7 +17,9 @@ from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-USUAL_PATHS = "all but blocks, features and modules"
+USUAL_PATHS = (
+    "all but blocks, collective_layouts, features, modules, regions, several_meshes, unused_results, wrappers"
+)
 """The paths of a campaign that names none, in words."""
 
 FAIL_ON = ("new", "any", "infra", "never")
