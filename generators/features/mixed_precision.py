@@ -13,8 +13,9 @@ PATH = "wrappers"
 
 
 def options(*, case: Case) -> SearchStrategy[dict[str, FeatureOption]] | None:
-    """A case of float32; a block that is computed again would find other parameters than before."""
-    other = case.dtype != "float32" or case.training.checkpointing or has(case, "autocast", "frozen")
+    """A case of float32; a block that is computed again, or traced apart, would find other parameters."""
+    again = case.training.checkpointing or case.start.accumulation == "scan"
+    other = case.dtype != "float32" or again or has(case, "autocast", "frozen")
     if other or case.path != PATH or case.model.statistics():
         return None
     return st.fixed_dictionaries(

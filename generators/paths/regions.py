@@ -130,4 +130,5 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         mean=apart and draw(st.booleans()),
         weighted=classes and draw(sometimes(one_in=4)),
     )
-    return msgspec.structs.replace(case, regions=regions)
+    start = msgspec.structs.replace(case.start, accumulation="loop")  # a scan traces a layer apart
+    return msgspec.structs.replace(case, regions=regions, start=start)

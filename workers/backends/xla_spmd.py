@@ -54,7 +54,7 @@ def with_kernels(
     operators, kernels = operators_of(world)
     scans = case.start.accumulation == "scan" and case.training.accumulation > 1
     further = legitimate.GRAPHS_OF_A_SCAN if scans else 0
-    session = spmd.session(world, partial(placed, world), operators=operators, further_graphs=further)
+    session = spmd.session(world, partial(_with_regions, world), operators=operators, further_graphs=further)
     return replace(
         session,
         environment={**session.environment, **kernels},
@@ -79,18 +79,18 @@ def placed(world: sharding.World, module: "nn.Module") -> "nn.Module":
     if case.start.marked == "after":
         for name, placements in annotated.items():
             world.mark(held(module, name), placements)
-    _mark_regions(world, module)
     return module
 
 
-def _mark_regions(world: sharding.World, module: "nn.Module") -> None:
-    """Annotates what layers give, and the output, as the case's `regions` cut them."""
-    case = world.case
+def _with_regions(world: sharding.World, module: "nn.Module") -> "nn.Module":
+    """The module on the devices, which annotates what its layers give as the case's `regions` cut that."""
+    case, module = world.case, placed(world, module)
     if case.cut_by.sequence:
         for _, inner in regions.between(module):
             inner.register_forward_hook(partial(_marked, world, regions.in_sequence(case)))
     if case.cut_by.loss != "whole":
         module.register_forward_hook(partial(_marked, world, regions.in_classes(case)))
+    return module
 
 
 def _marked(
