@@ -48,7 +48,7 @@ OFTEN = (
     (4, "mixed_precision"),
     (2, "distributed_checkpoint"),
     (2, "unfreezing"),
-    (3, "skipped_block"),
+    (4, "skipped_block"),
     (1, "kept_state_dict"),
 )
 """The features that are drawn by themselves, with their weights."""
@@ -101,13 +101,24 @@ def _over_shards(draw: st.DrawFn, *, model: Model, ranks: int) -> ByParameter:
 @st.composite
 def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """With options of the wrapper and, where something may round, with features of training."""
+    exact = case.data.regime == "exact"
+    if not exact and case.training.accumulation == 1 and draw(st.booleans()):
+        case = _in_two_parts(case)
     if SHARDED in case.layout.mesh.names:
         case = msgspec.structs.replace(case, sharding=draw(shardings(case=case)))
     elif case.training.accumulation > 1 and draw(st.booleans()):
         static = Replication(static_graph=True, gradient_as_bucket_view=draw(st.booleans()))
         case = msgspec.structs.replace(case, replication=static)
-    exact = case.data.regime == "exact"
     return case if exact else msgspec.structs.replace(case, features=draw(_features(case=case)))
+
+
+def _in_two_parts(case: Case) -> Case:
+    """As many rows in each of two parts as there were."""
+    return msgspec.structs.replace(
+        case,
+        training=msgspec.structs.replace(case.training, accumulation=2),
+        data=msgspec.structs.replace(case.data, batch=2 * case.data.batch),
+    )
 
 
 @st.composite
@@ -143,17 +154,16 @@ def shardings(draw: st.DrawFn, *, case: Case) -> Sharding:
     return Sharding(**{one: drawn[one]}, **({"summed": True} if apart else {}))
 
 
-def _features(*, case: Case) -> SearchStrategy[tuple[Feature, ...]]:
-    """Mostly one of the features of its own or a checkpoint; otherwise any features, or none."""
-    often = [
-        (weight, _alone(name, case))
-        for weight, name in OFTEN
-        if training_features.load(name).options(case=case) is not None
-    ]
-    return mixed(*often, (2, training_features.features(case=case)), (2, st.just(())))
-
-
-def _alone(name: str, case: Case) -> SearchStrategy[tuple[Feature, ...]]:
-    options = training_features.load(name).options(case=case)
-    assert options is not None  # noqa: S101  it fits
-    return options.map(lambda given: (Feature(name=name, options=given),))
+@st.composite
+def _features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
+    """Mostly one or two of those that are drawn often here; otherwise any features, or none."""
+    fitting = [(weight, name) for weight, name in OFTEN if training_features.fits(name, case)]
+    kind = draw(weighted((9 if fitting else 1, "often"), (2, "any"), (2, "none")))
+    if kind == "none":
+        return ()
+    if kind == "any" or not fitting:
+        return draw(training_features.features(case=case))
+    first = draw(weighted(*fitting))
+    beside = [name for _, name in fitting if name != first and training_features.together(first, name, case)]
+    second = [draw(st.sampled_from(beside))] if beside and draw(st.booleans()) else []
+    return tuple(training_features.drawn(draw, name, case) for name in (first, *second))
