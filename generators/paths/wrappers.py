@@ -109,7 +109,17 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     elif case.training.accumulation > 1 and draw(st.booleans()):
         static = Replication(static_graph=True, gradient_as_bucket_view=draw(st.booleans()))
         case = msgspec.structs.replace(case, replication=static)
-    return case if exact else msgspec.structs.replace(case, features=draw(_features(case=case)))
+    if exact:
+        return case
+    case = msgspec.structs.replace(case, features=draw(_features(case=case)))
+    skips = training_features.has(case, "skipped_block")
+    return _gathered_whole(case) if skips and draw(st.booleans()) else case
+
+
+def _gathered_whole(case: Case) -> Case:
+    """With one group of all parameters, so that some of it have no gradient where a block is skipped."""
+    whole = msgspec.structs.replace(case.sharded_by, wrapped="whole")
+    return msgspec.structs.replace(case, sharding=whole)
 
 
 def _in_two_parts(case: Case) -> Case:
@@ -164,6 +174,6 @@ def _features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
     if kind == "any" or not fitting:
         return draw(training_features.features(case=case))
     first = draw(weighted(*fitting))
-    beside = [name for _, name in fitting if name != first and training_features.together(first, name, case)]
-    second = [draw(st.sampled_from(beside))] if beside and draw(st.booleans()) else []
+    beside = [one for one in fitting if one[1] != first and training_features.together(first, one[1], case)]
+    second = [draw(weighted(*beside))] if beside and draw(st.booleans()) else []
     return tuple(training_features.drawn(draw, name, case) for name in (first, *second))
