@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
+from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.conv import Conv
 from difftest.cases.layers.dropout import Dropout
@@ -63,14 +64,10 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: A
 @functools.cache
 @st.composite
 def _models(draw: st.DrawFn, *, unit: int) -> Model:
-    kinds = (
-        (1, shapes.vector_models(unit=unit)),
-        (1, shapes.sequence_models(unit=unit)),
-        (4, shapes.token_models(unit=unit)),
-    )
-    model = draw(mixed(*kinds))
-    if model.sequence:
-        model = Model(layers=model.layers, sequence=unit * draw(st.integers(1, MOST_SEQUENCE // unit)))
+    model = draw(mixed((1, shapes.vector_models(unit=unit)), (4, shapes.token_models(unit=unit))))
+    layers = tuple(layer for layer in model.layers if not _convolves(layer))
+    sequence = unit * draw(st.integers(1, MOST_SEQUENCE // unit)) if model.sequence else 0
+    model = Model(layers=layers, sequence=sequence)
     if not draw(weighted((5, True), (1, False))):
         return model
     classes = draw(mixed((2, vocabularies(unit=unit)), (1, st.integers(3, 9))))
@@ -81,27 +78,32 @@ def _models(draw: st.DrawFn, *, unit: int) -> Model:
     return Model(layers=(*body, head), sequence=model.sequence)
 
 
+def _convolves(layer: Layer) -> bool:
+    """Whether a layer is a convolution, or has one; each keeps the width, so that a model can do without."""
+    return any(isinstance(one, Conv) for _, one in walk((layer,)))
+
+
 @st.composite
 def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
-    """Those of the paths of these meshes, with the last layer split by columns where it is a Linear one."""
+    """Those of the paths of these meshes, all sharded over `dp_shard`.
+
+    The last layer is split by columns where it is a Linear one.
+    """
     path = data_tensor if len(mesh.axes) > 1 else tensor_parallel
     layout = draw(path.layouts(model=model, mesh=mesh))
     last, at = model.layers[-1], len(model.layers) - 1
-    if not isinstance(last, Linear) or last.tied:
-        return layout
-    parameters = dict(layout.parameters)
-    for name in last.shapes():
-        parameters[f"{at}.{name}"] = _by_columns(parameters[f"{at}.{name}"], mesh)
+    columns = (
+        {f"{at}.{name}" for name in last.shapes()} if isinstance(last, Linear) and not last.tied else set()
+    )
+    parameters = {
+        name: (*_over_data(mesh), Shard(0) if name in columns else placements[-1])
+        for name, placements in layout.parameters.items()
+    }
     return msgspec.structs.replace(layout, parameters=parameters)
 
 
-def _by_columns(placements: Placements, mesh: Mesh) -> Placements:
-    """The first dim cut over `tp`, and over the axis before it only where it shards and nothing else can."""
-    before = [Replicate() if at == Shard(0) else at for at in placements[:-1]]
-    sharded = [
-        Shard(0) if name == "dp_shard" else at for name, at in zip(mesh.names[:-1], before, strict=True)
-    ]
-    return (*sharded, Shard(0))
+def _over_data(mesh: Mesh) -> Placements:
+    return tuple(Shard(0) if name == "dp_shard" else Replicate() for name in mesh.names[:-1])
 
 
 @st.composite

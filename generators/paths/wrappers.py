@@ -45,10 +45,10 @@ AXES = (
 SHARDED, TENSOR = "dp_shard", "tp"
 
 OFTEN = (
-    (4, "mixed_precision"),
+    (6, "mixed_precision"),
     (2, "distributed_checkpoint"),
     (2, "unfreezing"),
-    (4, "skipped_block"),
+    (8, "skipped_block"),
     (1, "kept_state_dict"),
 )
 """The features that are drawn by themselves, with their weights."""
