@@ -1,14 +1,16 @@
 """`difftest support`: which backend can express which path, and why not."""
 
+from typing import Annotated
+
 import click
 
 from difftest.commands import Group
-from difftest.jobs.ask.options import USUAL_PATHS, json_option, paths_option
+from difftest.jobs.ask.options import USUAL_PATHS, Json, own_options, paths_option
 from difftest.jobs.proof.support_table import SAMPLE, Support, markdown, table
 from difftest.jobs.screen.output import print_json
 
 
-def rows(paths: tuple[str, ...] | None = None) -> list[Support]:
+def rows(paths: tuple[str, ...] = ()) -> list[Support]:
     """The table over the first cases of seed 0, and as many programs where there are any."""
     from generators.cases import case_at
     from generators.paths import chosen
@@ -23,9 +25,8 @@ GROUP = Group.ASK
 
 
 @click.command("support")
-@paths_option(USUAL_PATHS)
-@json_option
-def command(*, paths: tuple[str, ...] | None, as_json: bool) -> None:
+@own_options
+def command(*, as_json: Json, paths: Annotated[tuple[str, ...], paths_option(USUAL_PATHS)]) -> None:
     """Print which backend supports which path, and why it does not support the others.
 
     The table is made by asking every backend about generated cases.

@@ -5,12 +5,11 @@ from typing import Literal
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.collective import REDUCING, SLICED, Collective, Operation
 from difftest.cases.layout import Mesh
 from generators.chances import weighted
-from generators.layers import Block, ByParameter, Cut, whole
+from generators.layers import Block, kept_whole
 
 BLOCKS: tuple[Block, ...] = ()
 
@@ -72,6 +71,4 @@ def strided(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     )
 
 
-def placements(*, layer: Collective, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None."""
-    return st.just(whole(layer))
+placements = kept_whole

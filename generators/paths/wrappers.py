@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, Replication
@@ -112,7 +113,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if exact:
         return case
     case = msgspec.structs.replace(case, features=draw(_features(case=case)))
-    skips = training_features.has(case, "skipped_block")
+    skips = has(case, "skipped_block")
     return _gathered_whole(case) if skips and draw(st.booleans()) else case
 
 

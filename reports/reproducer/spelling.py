@@ -14,8 +14,8 @@ from difftest.cases.layers import walk
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Placements, Shard
+from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
-from reports.reproducer.values import python
 
 MOST_TITLE = 120
 LEAST_TITLE = 40

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -25,5 +26,8 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             stage=Stage.UPDATE,
             tensor="",
             cause="full_tensor differs from the pieces of the ranks",
-            detail=f"full_tensor of {kind} differs by up to {difference:.3g} from what the ranks hold",
+            facts=RemarkFacts(
+                remark=f"full_tensor of {kind} differs by up to {difference:.3g} from what the ranks hold",
+                placed=False,
+            ),
         )

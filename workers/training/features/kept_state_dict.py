@@ -6,7 +6,8 @@ nothing.
 
 from typing import Any
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.kept_state_dict import Options
+from workers.training.features import Hooks, TrainingProgress
 
 
 def hooks(_options: Options) -> Hooks:

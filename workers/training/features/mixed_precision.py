@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.nn.utils import stateless
 
-from workers.training.features import Hooks, Options
+from difftest.cases.features.mixed_precision import Options
+from workers.training.features import Hooks
 from workers.training.features.autocast import NARROW, simulate
 
 

@@ -7,14 +7,15 @@ from typing import Any
 
 from torch import nn
 
-from workers.training.features import Hooks, Options
+from difftest.cases.features.skipped_block import Options
+from workers.training.features import Hooks
 
 
 def hooks(options: Options) -> Hooks:
     """Around the forward of the block."""
 
     def place(module: nn.Module) -> nn.Module:
-        _skip(module.get_submodule(str(options["block"])), int(options["parts"]))
+        _skip(module.get_submodule(options.block), options.parts)
         return module
 
     return Hooks(place=place)
