@@ -92,6 +92,7 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     sdpa = draw(kernels(model=case.model))
     model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
     case = msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    case = draw(path.completed(case=case))
     return msgspec.structs.replace(case, features=draw(features(case=case))) if path.HAS_FEATURES else case
 
 
