@@ -30,8 +30,10 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-NAMED_PATHS = "blocks, collective_layouts, features, modules, regions, several_meshes, unused_results"
-USUAL_PATHS = f"all but {NAMED_PATHS} and wrappers"
+USUAL_PATHS = (
+    "all but blocks, collective_layouts, features, modules, regions, several_meshes, unused_results "
+    "and wrappers"
+)
 """The paths of a campaign that names none, in words."""
 
 FAIL_ON = ("new", "any", "infra", "never")
