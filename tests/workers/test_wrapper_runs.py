@@ -53,6 +53,10 @@ CUT = {f"1.1.{name}.weight": Shard(0) for name in "qkv"} | {
 }
 
 
+EVEN = Model(layers=(Linear(inputs=6, outputs=8), Linear(inputs=8, outputs=4)))
+EVENLY = a_sharded_case(PAIR, (S0,), {"": (S0,)}, model=EVEN).layout
+
+
 def sharded(mesh: Mesh = PAIR, *, training: Training = PARTS, **told: Any) -> Case:  # noqa: ANN401  a case's
     """A perceptron whose parameters are sharded over the last axis, with these parts of a case."""
     axes = len(mesh.axes)
@@ -89,7 +93,9 @@ SHARDINGS = {
         sharding=Sharding(gradient_divide_factor=2.0, summed=True, synced="every", wrapped="layers"),
     ),
     "unfreezing": featured("unfreezing", name="1.0.weight", step=1),
-    "kept state": featured("kept_state_dict"),
+    "kept state": msgspec.structs.replace(
+        sharded(), model=EVEN, layout=EVENLY, features=(Feature(name="kept_state_dict"),)
+    ),
     "skipped": featured("skipped_block", block="1", parts=2),
 }
 
@@ -123,6 +129,12 @@ REGIONS = {
 def test_tensor_parallel_training_agrees_with_what_it_cuts(name: str) -> None:
     case = REGIONS[name]
     assert agrees(case, "torch_tp", sandbox.run(case, "torch_tp"))
+
+
+def test_a_kept_state_dict_of_uneven_shards_is_found_to_be_old() -> None:
+    case = featured("kept_state_dict")
+    found = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))
+    assert found.divergences[0].check == "parameters"
 
 
 def test_clipping_of_what_norms_learn_from_pieces_is_found() -> None:
@@ -213,7 +225,7 @@ SHOWS = {
     "masters_rounded": (SHARDINGS["mixed"], "torch_fsdp"),
     "block_not_skipped": (SHARDINGS["skipped"], "torch_dtensor"),
     "stays_frozen": (SHARDINGS["unfreezing"], "torch_dtensor"),
-    "kept_copy": (featured("kept_state_dict"), "torch_fsdp"),
+    "kept_copy": (featured("kept_state_dict"), "torch_dtensor"),
     "divided_twice": (SHARDINGS["divided"], "torch_fsdp"),
     "replicas_left_out": (SHARDINGS["scattered"], "torch_fsdp"),
     "parts_replaced": (SHARDINGS["every part"], "torch_fsdp"),
