@@ -14,7 +14,7 @@ from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
-from difftest.cases.layout import Mesh, Shard
+from difftest.cases.layout import Mesh, Placement, Placements, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Replication
 from difftest.cases.wrapping import Regions, Sharding
@@ -43,7 +43,7 @@ DECODER = Model(
         Linear(inputs=8, outputs=6),
     ),
 )
-CUT = {f"1.1.{name}.weight": Shard(0) for name in "qkv"} | {
+CUT: dict[str, Placement] = {f"1.1.{name}.weight": Shard(0) for name in "qkv"} | {
     "1.1.o.weight": Shard(1),
     "2.1.weight": S0,
     "2.1.bias": S0,
@@ -71,9 +71,9 @@ def featured(feature: str, **options: FeatureOption) -> Case:
 
 def cut(regions: Regions, mesh: Mesh = HALVES) -> Case:
     """A decoder in Megatron's pattern over the last axis."""
-    lead = (R,) * (len(mesh.axes) - 1)
-    placed = {name: (*lead, at) for name, at in CUT.items()}
-    batch = (*(S0,) * len(lead), R)
+    data = len(mesh.axes) - 1
+    placed: dict[str, Placements] = {name: (*(R,) * data, at) for name, at in CUT.items()}
+    batch: Placements = (*(S0,) * data, R)
     case = a_sharded_case(mesh, batch, placed, model=DECODER, training=CLASSES, ignored=0.25)
     return msgspec.structs.replace(case, regions=regions)
 
@@ -191,7 +191,7 @@ def test_a_static_graph_that_begins_without_sync_is_found() -> None:
 def test_a_reader_of_torchs_that_confuses_uneven_pieces_is_found() -> None:
     mesh = Mesh((("dp_shard", 2), ("tp", 2)))
     model = Model(layers=(Linear(inputs=4, outputs=6, bias=False), Linear(inputs=6, outputs=4, bias=False)))
-    placed = {"0.weight": (S0, S0), "1.weight": (S0, Shard(1))}
+    placed: dict[str, Placements] = {"0.weight": (S0, S0), "1.weight": (S0, Shard(1))}
     case = a_sharded_case(mesh, (S0, R), placed, model=model, training=Training())
     outcome = sandbox.run(case, "torch_tp")
     assert isinstance(outcome, Trace)
