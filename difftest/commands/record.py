@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.cases.described import Description
 from difftest.commands import Group
@@ -31,9 +32,11 @@ from difftest.jobs.ask.options import (
 from difftest.jobs.ask.own_model import take_model
 from difftest.jobs.ask.request import CASES
 from difftest.jobs.campaign.bundle_recording import Recording
+from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_archive import SUFFIX, pack
+from difftest.records.bundle_condensing import condense
 from difftest.records.case_files import read_case
 from difftest.records.completeness import described, lines, shortfalls
 
@@ -93,7 +96,7 @@ GROUP = Group.FIND
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="The folder of the bundle, new or empty; NAME.zip packs it into one file at the end.",
+    help="The folder of the bundle, new or empty; NAME.zip condenses and packs it at the end.",
 )
 @least_compared_option
 @most_inconclusive_option
@@ -107,13 +110,16 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     request = RecordRequest(**options)
     backends = candidates(request.backends)
     who = [(name, one.SIDE, one.FRAMEWORK) for name, one in backends.items()]
-    recording = Recording(Recorder(request.folder, who), backends, request.workers)
-    recording.record(_cases(request))
+    with Working("record") as working:
+        recording = Recording(Recorder(request.folder, who), backends, request.workers, working)
+        recording.record(_cases(request))
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
     if request.folder != request.out:
-        pack(request.folder, request.out)
+        with Working("record: packing", counts=False):
+            condense(request.folder, ORACLE)
+            pack(request.folder, request.out)
     incomplete = shortfalls(recording.comparisons, request, must_agree=False)
     _print(request, recording, incomplete)
     if incomplete:

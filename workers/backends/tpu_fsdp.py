@@ -1,6 +1,6 @@
 """FSDP2, `fully_shard`, on torch_tpu, over its own process group.
 
-The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+The device is XLA:CPU, or a GPU by JAX's plugin, behind our PJRT plugin (`workers.tpu`).
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from workers import sides
 from workers.backends import torch_fsdp
 from workers.tpu import devices, limits, start
 
-TITLE = "FSDP2 of TorchTPU on XLA:CPU"
+TITLE = "FSDP2 of TorchTPU on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_fsdp")

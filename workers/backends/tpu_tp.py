@@ -1,6 +1,6 @@
 """`parallelize_module`, with `fully_shard` over the other axes, on torch_tpu.
 
-The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+The device is XLA:CPU, or a GPU by JAX's plugin, behind our PJRT plugin (`workers.tpu`).
 """
 
 from dataclasses import replace
@@ -9,7 +9,7 @@ from workers import sides
 from workers.backends import torch_tp
 from workers.tpu import devices, limits, start
 
-TITLE = "parallelize_module of TorchTPU on XLA:CPU"
+TITLE = "parallelize_module of TorchTPU on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_tp")

@@ -10,6 +10,7 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError
 from difftest.ground.own_folder import own_folder
+from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_lines import EVIDENCE, Who
@@ -21,11 +22,15 @@ from difftest.records.resume import CampaignRecord
 class Recording:
     """Runs cases in child processes of this one, and keeps every outcome.
 
-    At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
-    recorded; `trouble` says which runs infrastructure failed. `comparisons` are those with the oracle.
+    At most `workers` runs go on at a time, in all threads together, and `working` counts them. `cases` and
+    `runs` count what was recorded; `trouble` says which runs infrastructure failed. `comparisons` are those
+    with the oracle.
     """
 
-    def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
+    def __init__(
+        self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int, working: Working
+    ) -> None:
+        self._counted = working.counted(self._execute)
         self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
         self._recorder, self._backends, self._workers = recorder, backends, workers
         self._indices: dict[str, int] = {}
@@ -43,7 +48,7 @@ class Recording:
             campaign = Campaign(
                 name="record",
                 backends=self._backends,
-                execute=self._execute,
+                execute=self._counted,
                 corpus=corpus,
                 workers=self._workers,
             )
@@ -93,6 +98,6 @@ class Recording:
             supported = name == ORACLE or not self._backends[name].unsupported(single)
             if supported and (single.id, name) not in self._executed:
                 try:
-                    self._execute(single, name, {})
+                    self._counted(single, name, {})
                 except InfrastructureError as error:
                     self.trouble.append(f"case {single.id} on {name}: {error}")
