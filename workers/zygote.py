@@ -27,10 +27,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from workers.isolate import environment_variables, messages
 from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
+from workers.isolate.own_imports import AS_WRITTEN
 from workers.isolate.zygote_places import listening
 
 FIRST_CLIENT_SECONDS = 60.0
@@ -78,10 +79,42 @@ def serve(listener: socket.socket, preload: Sequence[str]) -> None:
 
 
 def preloaded(names: Sequence[str]) -> None:
-    """Imports the frameworks without initialising CUDA."""
+    """Imports the frameworks without initialising CUDA, and then what a user's model imports.
+
+    Raises `RuntimeError` where that is unfit for forks: it has started threads or used a device.
+    """
+    of_the_user = [name for name in names if AS_WRITTEN in name]
     with environment_variables.set_to({BY_NVML: "1"}):
         for name in names:
-            importlib.import_module(name)
+            if AS_WRITTEN not in name:
+                importlib.import_module(name)
+        threads = _threads()
+        for name in of_the_user:
+            _import_as_written(name)
+    if of_the_user and (_threads() > threads or _has_used_a_device()):
+        msg = "what the model imports starts threads or uses a device"
+        raise RuntimeError(msg)
+
+
+def _import_as_written(name: str) -> None:
+    """Imports what a statement of the user's does; what fails here fails in the ranks, which say so."""
+    module, _, attribute = name.partition(AS_WRITTEN)
+    with contextlib.suppress(Exception):
+        imported = importlib.import_module(module)
+        if attribute and not hasattr(imported, attribute):
+            importlib.import_module(f"{module}.{attribute}")
+
+
+def _threads() -> int:
+    """The threads of this process; 1 where the system does not list them."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else 1
+
+
+def _has_used_a_device() -> bool:
+    torch, torch_xla = sys.modules.get("torch"), sys.modules.get("torch_xla")
+    started = getattr(getattr(torch_xla, "_XLAC", None), "_xla_runtime_is_initialized", lambda: False)
+    return bool((torch and torch.cuda.is_initialized()) or started())
 
 
 class _Server:
@@ -110,11 +143,11 @@ class _Server:
                 patience = 0.0
             self._reap()
 
-    def _ready(self, patience: float) -> list[Any]:
+    def _ready(self, patience: float) -> "list[socket.socket | _Client]":
         """What there is to read from: waits, and if nobody is left no longer than `patience` in seconds."""
         # no selector object: the ranks would inherit it
         used = self._clients or self._zygotes
-        every: list[Any] = [self._listener, self._ended, *self._clients]
+        every: list[socket.socket | _Client] = [self._listener, self._ended, *self._clients]
         return select.select(every, [], [], None if used else patience)[0]
 
     def _welcome(self) -> None:
@@ -174,7 +207,12 @@ class _Server:
         """In what was forked: closes this zygote's own files, and is not told of its children's ends."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for own in (self._listener, self._ended, self._wake, *(one.connection for one in self._clients)):
+        for own in (
+            self._listener,
+            self._ended,
+            self._wake,
+            *(client.connection for client in self._clients),
+        ):
             own.close()
 
     def _reap(self) -> None:
@@ -188,7 +226,7 @@ class _Server:
 
 
 def _has_ended(pid: int, client: _Client) -> bool:
-    """Whether a child has ended; if so the client is told."""
+    """Whether a child has ended; if so, sends the client its status."""
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
         client.reply(Ended(pid=pid, status=os.waitstatus_to_exitcode(status)))

@@ -1,4 +1,4 @@
-"""The facts of a case that a ledger's entry may name in `where`, as words."""
+"""The facts that a ledger's entry may name: of a case in `where`, and of a divergence in `what`, as words."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +8,9 @@ from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
-from difftest.cases.options import Feature
+from difftest.cases.options import Feature, option_resets
+from difftest.judge.divergence import Divergence
+from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 
 FACTS = (
     "path",
@@ -32,7 +34,43 @@ FACTS = (
     "options",
     "tied",
     "before_spmd",
+    "wrapping",
 )
+
+
+SHOWN_FACTS = (
+    *("step", "stage", "tensor", "kind", "message"),
+    *("differing", "greatest", "noise", "count", "property", "actual", "expected", "remark"),
+)
+
+
+def shown_facts(shown: Divergence) -> Mapping[str, str]:
+    """Those of the `SHOWN_FACTS` that a divergence has.
+
+    Of a failure these are the exception's type or the signal, and the message. Of wrong numbers `differing`
+    is as `3 / 12`, and `greatest` and `noise`, the error in units of the rounding noise, are as people read
+    them. Values of another kind have `count`, `actual` and `expected`, as do a `property` such as the dtype.
+    What else a check says is a `remark`.
+    """
+    place = {"step": str(shown.step), "stage": str(shown.stage), "tensor": shown.tensor}
+    match shown.facts:
+        case FailureFacts(kind=kind, message=message):
+            return place | {"kind": kind, "message": message}
+        case NumbersFacts(differing=differing, elements=elements, greatest=greatest):
+            noise = f"{shown.ratio or 0.0:.3g}"
+            return place | {
+                "differing": f"{differing} / {elements}",
+                "greatest": f"{greatest:.4g}",
+                "noise": noise,
+            }
+        case KindsFacts(count=count, actual=actual, expected=expected):
+            return place | {"count": str(count), "actual": actual, "expected": expected}
+        case PropertyFacts(property=name, actual=actual, expected=expected):
+            return place | {"property": name, "actual": actual, "expected": expected}
+        case RemarkFacts(remark=remark):
+            return place | {"remark": remark}
+        case None:
+            return place
 
 
 def facts(case: Case) -> Mapping[str, str]:
@@ -44,11 +82,12 @@ def facts(case: Case) -> Mapping[str, str]:
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
     by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
-    between spaces, as is what an SPMD program does before it enables SPMD (`before_spmd`). `shards` are
-    `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`. `program` are a program's
-    operators, and `options` their named arguments (`dim=0`), each between spaces; of an argument that JSON
-    lacks its text stands there (`p=inf`), and none that is a list. A module stands as the function that it
-    calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of another.
+    between spaces, as are `wrapping`, what wrappers are told (`sharding.synced=every`), and `before_spmd`,
+    what an SPMD program does before it enables SPMD. `shards` are `whole`, `even`, `uneven` or, where a rank
+    holds nothing of a tensor, `empty`. `program` are a program's operators, and `options` their named
+    arguments (`dim=0`), each between spaces; of an argument that JSON lacks its text stands there (`p=inf`),
+    and none that is a list. A module stands as the function that it calls, with the named arguments of its
+    class. `tied` is `yes` where a layer has the weight of another.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -72,14 +111,23 @@ def facts(case: Case) -> Mapping[str, str]:
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
         "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
+        "wrapping": "".join(f" {one} " for one in _wrapping(case)),
         "shards": evenness.of_case(case),
-        "program": "".join(
-            f" {function_called(layer.title)} " for layer in case.model.layers * case.model.is_program
-        ),
+        "program": "".join(f" {one} " for one in _program(case)),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
+
+
+def _program(case: Case) -> Iterator[str]:
+    yield from (function_called(layer.title) for layer in case.model.operators.values())
+
+
+def _wrapping(case: Case) -> Iterator[str]:
+    """What wrappers are told that is not at its default, as `sharding.synced=every`."""
+    yield from (f"sharding.{name}" for name, _ in option_resets(case.sharded_by))
+    yield from (f"regions.{name}" for name, _ in option_resets(case.cut_by))
 
 
 def _kinds(case: Case) -> list[str]:

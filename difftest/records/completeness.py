@@ -36,7 +36,7 @@ MOST_REFUSED = 0.2
 """The largest share of a backend's comparisons that may be refused in the run, against the support table."""
 
 LEAST_TO_AGREE = 3
-"""Of so many requested comparisons of a backend one must agree."""
+"""A backend with at least this many requested comparisons must agree in one of them."""
 
 ALMOST_NONE = 0.25
 """The share of what a backend usually expresses of a path, as recorded, that it must have expressed."""
@@ -122,8 +122,7 @@ def shortfalls(
     ]
     cells = comparisons.cells
     for backend, counts in comparisons.backends().items():
-        agrees = not must_agree or not limits.least_compared or not _agrees_never(counts)
-        if not agrees and not _excuses(counts, never_worked):
+        if must_agree and limits.least_compared and never_agrees(counts, never_worked):
             zero = f"0 of {counts.requested} comparisons agreed"
             messages.append(f"{backend}: {zero} ({_endings(counts)}). {DISAGREES}")
         elif message := _of_few(f"backend {backend}", backend, counts, limits):
@@ -137,8 +136,9 @@ def shortfalls(
     return messages
 
 
-def _agrees_never(counts: Counts) -> bool:
-    return counts.requested >= LEAST_TO_AGREE and not counts.agreed
+def never_agrees(counts: Counts, never_worked: Mapping[str, str] = NEVER_WORKED) -> bool:
+    """Whether a backend should have agreed by now and has not, and no fault ends all of its runs."""
+    return counts.requested >= LEAST_TO_AGREE and not counts.agreed and not _excuses(counts, never_worked)
 
 
 def _excuses(counts: Counts, never_worked: Mapping[str, str]) -> Counter[str]:
@@ -228,7 +228,7 @@ def why(counts: Counts) -> str:
 
     What is not supported only counts where nothing was requested. `none requested` where there is nothing.
     """
-    each = missing(counts) or [("unsupported", *one) for one in counts.unsupported.most_common()]
+    each = missing(counts) or [("unsupported", *counted) for counted in counts.unsupported.most_common()]
     words = [f"{number} {ended} ({reason})" for ended, reason, number in each[:MOST_REASONS]]
     left = sum(number for *_, number in each[MOST_REASONS:])
     return ", ".join(words + ([f"{left} for other reasons"] if left else [])) or "none requested"

@@ -3,13 +3,13 @@
 import functools
 from typing import Literal
 
+import msgspec
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.collective import REDUCING, SLICED, Collective, Operation
 from difftest.cases.layout import Mesh
 from generators.chances import weighted
-from generators.layers import Block, ByParameter, Cut, whole
+from generators.layers import Block, kept_whole
 
 BLOCKS: tuple[Block, ...] = ()
 
@@ -49,6 +49,26 @@ def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     )
 
 
-def placements(*, layer: Collective, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None."""
-    return st.just(whole(layer))
+OF_LAYOUTS: tuple[Operation, ...] = ("all_reduce", "reduce", "scatter", "broadcast", "all_gather")
+"""The operations that torch gives tensors with strides to, most of which change a tensor in place."""
+
+
+@functools.cache
+@st.composite
+def strided(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
+    """As `collectives`, of tensors with strides; or `reduce` and `scatter`, with strides or without."""
+    drawn = draw(collectives(mesh=mesh, exact=exact))
+    operation = draw(st.sampled_from((*OF_LAYOUTS, drawn.operation)))
+    new = operation in ("reduce", "scatter")
+    slices = mesh.shape[drawn.axis]
+    sliced = operation in SLICED and drawn.operation not in SLICED
+    return msgspec.structs.replace(
+        drawn,
+        operation=operation,
+        width=drawn.width * slices if sliced else drawn.width,
+        reduction=drawn.reduction if operation in REDUCING else "sum",
+        memory=draw(weighted((1, msgspec.UNSET), (3, "strided"))) if new else "strided",
+    )
+
+
+placements = kept_whole

@@ -13,8 +13,11 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
+from msgspec import UNSET
 
+from difftest.cases import flags
 from difftest.cases.case import Case
+from difftest.cases.script_values import python
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
@@ -26,7 +29,6 @@ from reports.reproducer.own import OwnScript
 from reports.reproducer.permitted import require_permitted
 from reports.reproducer.program import ProgramScript
 from reports.reproducer.script import Gate, Plan, Script
-from reports.reproducer.values import python
 
 FOLDER, PROGRAMS, SUFFIX = "reproducers", "programs", ".py.jinja"
 LEAST_NEEDLE = 6
@@ -151,7 +153,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    if reason := features.refusal(case):
+    if reason := features.refusal(case) or _without_regions(case, backend):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -161,6 +163,13 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
         return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
+
+
+def _without_regions(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot cut the activations as the case does, or None."""
+    if case.regions is UNSET or _declares(backend, "spells_regions"):
+        return None
+    return f"the case cuts activations, which the template of {backend} cannot write"
 
 
 @cache
@@ -281,4 +290,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["repr"] = python
+    environment.globals["unoptimised"] = flags.UNOPTIMISED
     return environment

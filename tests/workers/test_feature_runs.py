@@ -10,7 +10,10 @@ import pytest
 from real_runs import agrees, oracle_trace
 from sharded_cases import PERCEPTRON, S0, a_sharded_case
 
+from difftest.cases import features
 from difftest.cases.case import Case, Training
+from difftest.cases.features.optimizer import Options as OptimizerOptions
+from difftest.cases.features.schedule import PERIOD
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
@@ -19,7 +22,6 @@ from difftest.cases.options import Feature, FeatureOption, Spelling
 from difftest.ground import plugins
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome
-from generators import features
 from workers import faults
 from workers.isolate import sandbox
 
@@ -42,7 +44,9 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "frozen": {"name": "0.weight"},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
+    "kept_state_dict": {},
     "maximize": {},
+    "mixed_precision": {"reduce": "float32", "output": "policy"},
     "nesterov": {},
     "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
     "parameter_groups": {"decay": 0.25},
@@ -50,7 +54,9 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "save_and_load": {"step": 2},
     "schedule": {"kind": "step", "factor": 0.5},
     "sharded_optimizer": {},
+    "skipped_block": {"block": "1", "parts": 2},
     "tensor_rate": {},
+    "unfreezing": {"name": "0.weight", "step": 2},
     "weight_decay": {"decay": 0.25},
     "zeroed_gradients": {},
 }
@@ -91,7 +97,7 @@ def with_feature(name: str) -> Case:
     kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
     again = name == "reentrant_checkpoint"
     training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
-    model = RECOMPUTED if again else PERCEPTRON
+    model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
     return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
 
@@ -108,10 +114,13 @@ WITH_OPTION = {
 }
 """A case of every planted fault of an option of training, which that option alone makes show it."""
 
+OF_WRAPPERS = ("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy")
+"""The planted faults of features that the path `wrappers` alone draws."""
+
 FAULTS = {
     name: fault
     for name, fault in faults.all_faults().items()
-    if fault.paths == ("features",) and name not in WITH_OPTION
+    if (fault.paths == ("features",) or name in OF_WRAPPERS) and name not in WITH_OPTION
 }
 
 
@@ -165,7 +174,7 @@ def test_asgd_alone_reads_its_step_on_the_device(kind: str) -> None:
     with suppress(RuntimeError):  # what is on this device has no value that could be read
         made.step()
     device = made.state[parameter]["step"].device.type
-    hooks = optimizer.hooks({"kind": kind, "form": "loop", "rate": 0.5})
+    hooks = optimizer.hooks(msgspec.convert({"kind": kind, "form": "loop", "rate": 0.5}, OptimizerOptions))
     assert hooks.leaves_device == (device == "meta") == (kind == "asgd")
 
 
@@ -234,7 +243,7 @@ def test_the_formula_of_a_schedule_is_that_of_torchs_scheduler(kind: str) -> Non
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=0.125)
     scheduler = schedule.scheduler(optimizer, kind, 0.75)
-    for step in range(schedule.PERIOD + 1):
+    for step in range(PERIOD + 1):
         assert math.isclose(optimizer.param_groups[0]["lr"], 0.125 * schedule.FORMULAS[kind](0.75, step))
         optimizer.step()
         scheduler.step()

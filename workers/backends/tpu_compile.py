@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
-TITLE = "torch.compile of TorchTPU on XLA"
+TITLE = "torch.compile of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu")

@@ -9,7 +9,7 @@ from workers import sides
 from workers.backends import torch_ddp
 from workers.tpu import devices, limits, start
 
-TITLE = "DDP of TorchTPU on XLA"
+TITLE = "DDP of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_ddp")

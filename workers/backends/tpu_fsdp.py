@@ -9,7 +9,7 @@ from workers import sides
 from workers.backends import torch_fsdp
 from workers.tpu import devices, limits, start
 
-TITLE = "FSDP2 of TorchTPU on XLA"
+TITLE = "FSDP2 of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_fsdp")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from difftest.ground.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError, NoTimeError, StoppedError
 from workers.cluster import connection, environments
 from workers.cluster.actors import Crew, Runner
 from workers.cluster.environments import Environment
@@ -49,7 +49,7 @@ class Team:
             self._hire()
             with contextlib.suppress(queue.Empty):
                 actor = self._free.get(timeout=POLL_SECONDS)
-                if _answers(actor):
+                if self._answers(actor):
                     return actor
                 self.lose(actor)
             if self._standing:
@@ -80,6 +80,20 @@ class Team:
         self._hire()
         return places
 
+    def _answers(self, actor: Any) -> bool:  # noqa: ANN401
+        """Whether an idle worker is still alive. Checked before a run, so that a dead worker costs no run.
+
+        Where the time is over or the connection ended before it could say so, it stays free.
+        """
+        try:
+            connection.current().result(actor.ready.remote(), environments.PLACEMENT_SECONDS)
+        except ray.exceptions.RayError:
+            return False
+        except (NoTimeError, StoppedError):
+            self.give_back(actor)
+            raise
+        return True
+
     def _hire(self) -> None:
         """Requests the missing workers.
 
@@ -101,7 +115,9 @@ class Team:
                 self._missing, self._last_error = self._missing + 1, str(error)
                 return
             self._standing += 1
-            self._nodes[actor] = _nodes_of(placed.result())
+            # The nodes in the answer of a `Runner`, a pair of node and Python, or of a `Crew`, a list of them
+            places = placed.result()
+            self._nodes[actor] = tuple(node for node, _ in (places if isinstance(places, list) else [places]))
         self._free.put(actor)
 
     def _why_none_is_placed(self) -> str:
@@ -112,20 +128,6 @@ class Team:
             f"the cluster did not place a worker for {self._environment} within {seconds:g} s: "
             f"the cluster has {resources}{last}"
         )
-
-
-def _nodes_of(places: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """The nodes in the answer of a `Runner`, a pair of node and Python, or of a `Crew`, a list of them."""
-    return tuple(node for node, _ in (places if isinstance(places, list) else [places]))
-
-
-def _answers(actor: Any) -> bool:  # noqa: ANN401
-    """Whether an idle worker is still alive. Checked before a run, so that a dead worker costs no run."""
-    try:
-        connection.current().result(actor.ready.remote(), environments.PLACEMENT_SECONDS)
-    except ray.exceptions.RayError:
-        return False
-    return True
 
 
 def _hired(environment: Environment) -> Any:  # noqa: ANN401

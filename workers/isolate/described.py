@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from difftest.cases.described import Description
+from difftest.cases.described import Answer, Description, DescriptionRequest
 from difftest.cases.layout import Mesh
 from difftest.ground.errors import UsageError
 from workers.isolate.zygotes import environment
@@ -15,17 +15,12 @@ MOST_SECONDS = 600.0
 """How long a description may take; it imports torch, and builds and runs the module with four rows."""
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    description: Description | None = None
-    error: str = ""
-
-
 def described(source: str, meshes: Sequence[Mesh]) -> Description:
     """What is known of `source`, with the layouts of its plan on `meshes`.
 
     `UsageError` where it is no model that can be compared, or this Python has no torch.
     """
-    request = msgspec.json.encode({"source": source, "meshes": meshes})
+    request = msgspec.json.encode(DescriptionRequest(source, tuple(meshes)))
     command = [sys.executable, "-P", "-m", "workers.own.describe"]
     try:
         done = subprocess.run(  # noqa: S603  our own module under this Python
@@ -38,7 +33,7 @@ def described(source: str, meshes: Sequence[Mesh]) -> Description:
         log = done.stderr.decode(errors="replace").strip().splitlines()
         msg = f"{source} could not be described: {log[-1] if log else f'exit status {done.returncode}'}"
         raise UsageError(msg)
-    answer = msgspec.json.decode(done.stdout, type=_Answer)
+    answer = msgspec.json.decode(done.stdout, type=Answer)
     if answer.description is None:
         msg = f"{source}: {answer.error}"
         raise UsageError(msg)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
 from difftest.ground.clock import utc_today
@@ -163,7 +163,7 @@ class NullCampaign:
         if self.execute_group is None:
             return {}
         began = time.monotonic()
-        outcomes = self.execute_group(cases, wanted[0], options)
+        outcomes = self.execute_group([(case, wanted[0]) for case in cases], options)
         seconds = (time.monotonic() - began) / len(cases)
         return {
             (case.id, wanted): (outcome, seconds)

@@ -12,6 +12,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.zeros import EITHER_IN_ATEN
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -48,9 +49,13 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             continue  # as does that of the loss
         value = actual.full(run.case.layout.mesh)
         zeros = (truth == 0) & (value == 0) & np.isfinite(floors)
-        if wrong := int(np.count_nonzero(zeros & (np.signbit(truth) != np.signbit(value)))):
-            detail = f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign"
-            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, detail, nature="signs of zeros")
+        other = zeros & (np.signbit(truth) != np.signbit(value))
+        if wrong := int(np.count_nonzero(other)):
+            lost = ", all 0.0 for -0.0" if np.signbit(truth[other]).all() else ""
+            unlike = RemarkFacts(
+                remark=f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign{lost}"
+            )
+            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, unlike, nature="signs of zeros")
 
 
 def _names(operator: str) -> tuple[str, str]:

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.utils import _python_dispatch as modes
 
-from workers.training.features import Hooks, Options
+from difftest.cases.features.autocast import Options
+from workers.training.features import Hooks
 from workers.training.perturb import Perturb
 
 NARROW = torch.bfloat16
@@ -25,8 +26,8 @@ def equal(_options: Options) -> Hooks:
     """The same; a run with simulated rounding rounds more until the update."""
     return Hooks(
         place=_place,
-        before=lambda _progress: _simulate("bfloat16"),
-        update=lambda _progress: _simulate("float32"),
+        before=lambda _progress: simulate("bfloat16"),
+        update=lambda _progress: simulate("float32"),
     )
 
 
@@ -42,7 +43,8 @@ def _place(module: nn.Module) -> nn.Module:
     return module
 
 
-def _simulate(dtype: Any) -> None:  # noqa: ANN401  the name of a dtype
+def simulate(dtype: Any) -> None:  # noqa: ANN401  the name of a dtype
+    """Makes a run with simulated rounding round as `dtype` from here on."""
     mode = modes._get_current_dispatch_mode()  # noqa: SLF001  no public name
     if isinstance(mode, Perturb):
         mode.simulate(dtype)
