@@ -20,7 +20,7 @@ from difftest.cases.case import Case
 from difftest.findings.ledger import read_ledger
 from difftest.ground.errors import StoppedError
 from difftest.jobs.ask.case_source import Drawing
-from difftest.jobs.proof.correct_runs import null_summary
+from difftest.jobs.proof.correct_runs import CorrectRun, null_summary
 from difftest.jobs.proof.null_campaign import NullCampaign
 from difftest.judge.outcome import Outcome
 from workers.backends import candidates
@@ -46,7 +46,7 @@ def main() -> None:
     campaign = NullCampaign(
         execute=execute, backends=candidates(tuple(backends.split(","))), ledger=read_ledger()
     )
-    rows, unchecked = [], []
+    rows, unchecked = list[CorrectRun](), list[str]()
     with ThreadPoolExecutor(int(workers) + 1) as threads, Path(out).open("w") as file:
         futures = [threads.submit(campaign.check, case) for case in cases]
         for future in as_completed(futures):

@@ -83,7 +83,7 @@ def test_errors_are_measured_as_before_within_a_fraction_of_the_noise(tmp_path: 
             joined = Joined([root], ORACLE)
             runs = joined.execute(case, ORACLE, {}), joined.execute(case, "ddp", {})
             ratios.append([m.ratio for m in compare(case, "ddp", "torch", *runs).measurements])
-        assert np.allclose(*ratios, rtol=0.1, atol=0.15)
+        assert np.allclose(ratios[0], ratios[1], rtol=0.1, atol=0.15)
 
 
 def test_a_case_in_which_a_run_differs_stays_as_it_was(tmp_path: Path) -> None:
