@@ -177,6 +177,6 @@ def _features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
     first = draw(weighted(*fitting))
     beside = [one for one in fitting if one[1] != first and training_features.together(first, one[1], case)]
     names = [first]
-    if beside and draw(st.booleans()):
+    if bool(beside) and draw(st.booleans()):
         names.append(draw(weighted(*beside)))
     return tuple(training_features.drawn(draw, name, case) for name in names)

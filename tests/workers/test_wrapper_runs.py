@@ -43,7 +43,8 @@ DECODER = Model(
         Linear(inputs=8, outputs=6),
     ),
 )
-CUT: dict[str, Placement] = {f"1.1.{name}.weight": Shard(0) for name in "qkv"} | {
+CUT: dict[str, Placement] = {
+    **{f"1.1.{name}.weight": Shard(0) for name in "qkv"},
     "1.1.o.weight": Shard(1),
     "2.1.weight": S0,
     "2.1.bias": S0,
