@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from difftest.cases.recipe import OFFLINE
 from workers.isolate import environment_variables, messages
 from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
 from workers.isolate.zygote_places import listening
@@ -78,10 +79,16 @@ def serve(listener: socket.socket, preload: Sequence[str]) -> None:
 
 
 def preloaded(names: Sequence[str]) -> None:
-    """Imports the frameworks without initialising CUDA."""
-    with environment_variables.set_to({BY_NVML: "1"}):
+    """Imports the frameworks without initialising CUDA, and what models need without asking a hub.
+
+    What a model needs has the form `module:attribute`. Where it is not there, the model's own code says so.
+    """
+    with environment_variables.set_to({BY_NVML: "1", **OFFLINE}):
         for name in names:
-            importlib.import_module(name)
+            module, of_model, attribute = name.partition(":")
+            with contextlib.suppress(ImportError, AttributeError) if of_model else contextlib.nullcontext():
+                imported = importlib.import_module(module)
+                getattr(imported, attribute or "__name__")
 
 
 class _Server:

@@ -24,6 +24,7 @@ from workers.isolate.limits import RunLimits
 from workers.isolate.messages import Work
 from workers.isolate.ranks import Ranks, Share, run_ranks
 from workers.isolate.zygotes import zygote_with
+from workers.own import preloads
 
 
 def run(  # noqa: PLR0913  everything but case and backend has a default
@@ -82,7 +83,7 @@ def _run(
 ) -> Sequence[Outcome]:
     backend = requests[0].backend
     module = backends.load(backend)
-    zygote = zygote_with(module.PRELOAD)
+    zygote = zygote_with(module.PRELOAD, preloads.of_case(cases[0]))
     with own_folder("run") as folder:
         folders = run_folder.prepared(folder, len(cases))
         work = Work(

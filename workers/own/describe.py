@@ -8,6 +8,7 @@ a batch of few rows, on the CPU.
 import os
 import sys
 import traceback
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
@@ -20,9 +21,10 @@ from difftest.cases.case import DType
 from difftest.cases.described import Description
 from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.layout import Mesh
+from difftest.cases.recipe import BUILD, NAMED, Recipe
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from workers.own import loaded, loops, made, placed
+from workers.own import fitting, loaded, loops, made, masks, placed, recipes
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch, explained
 
@@ -42,15 +44,10 @@ class DescriptionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 def description(request: DescriptionRequest) -> Description:
     """What is known of the source; `UsageError` where it is no model that can be compared."""
-    matched = SOURCE.fullmatch(request.source)
-    if not matched:
-        msg = f"--model is {request.source!r}; allowed: package.module:function or file.py:function"
-        raise UsageError(msg)
     loops.replaced()
-    before = {*sys.modules}
-    with explained(f"importing {matched['place']}"):
-        functions = loaded.imported(matched["place"])
-    module = _built(functions, matched["name"], request.source)
+    origin = _origin(request.source)
+    functions = origin.functions
+    module = _built(functions, origin.function, request.source)
     batch = _batch(functions)
     trial = Trial(functions, module, batch, _loss(functions, batch))
     trial.require_comparable()
@@ -60,7 +57,7 @@ def description(request: DescriptionRequest) -> Description:
     if "float32" in refused:
         raise UsageError(refused["float32"])
     rows = rows_of(trial)
-    layer = _layer(trial, rows, request.source, _files(before, matched["place"]))
+    layer = _layer(trial, rows, request.source, origin)
     return Description(
         layer=layer,
         loss=trial.loss,
@@ -76,11 +73,41 @@ def description(request: DescriptionRequest) -> Description:
     )
 
 
-def _layer(trial: Trial, rows: Rows, source: str, files: dict[str, str]) -> Own:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a model comes from: the user's files with their digests, or a recipe."""
+
+    functions: ModuleType
+    function: str
+    files: dict[str, str] = field(default_factory=dict)
+    recipe: Recipe | None = None
+
+
+def _origin(source: str) -> Origin:
+    """What a source has; `UsageError` where it is none."""
+    if NAMED.fullmatch(source):
+        masks.install()
+        recipe = fitting.fitted(source)
+        return Origin(functions=recipes.functions(msgspec.json.encode(recipe)), function=BUILD, recipe=recipe)
+    matched = SOURCE.fullmatch(source)
+    if not matched:
+        msg = (
+            f"--model is {source!r}; allowed: package.module:function, file.py:function, or a name such as "
+            "hf:llama (`difftest models`)"
+        )
+        raise UsageError(msg)
+    before = {*sys.modules}
+    with explained(f"importing {matched['place']}"):
+        functions = loaded.imported(matched["place"])
+    return Origin(functions=functions, function=matched["name"], files=_files(before, matched["place"]))
+
+
+def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
     parameters, tied = _parameters(trial.module)
     return Own(
         source=source,
-        files=files,
+        files=origin.files,
+        recipe=origin.recipe,
         parameters=parameters,
         tied=tied,
         inputs=tuple(trial.batch.inputs),

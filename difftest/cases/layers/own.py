@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 from difftest.cases.layer import Layer, Parameters, Removable
+from difftest.cases.recipe import BUILD, NAMED, Recipe
 
 SOURCE = re.compile(r"(?P<place>[\w./-]+):(?P<name>[A-Za-z_]\w*)")
 """`package.module:function` or `folder/file.py:function`."""
@@ -19,6 +20,9 @@ MOST_TENSORS = 4096
 
 class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     """What `source` makes: `package.module:build` or `model.py:build`, from the working directory.
+
+    A model of an installed package is called by name (`hf:llama`). It has no files; its `recipe` says what is
+    built and fed.
 
     `files` has the SHA-256 of every file of the working directory that the source needs, by its path in
     there. Other files are refused, since they would be another case (`difftest.ground.sources`).
@@ -49,16 +53,27 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     reads: Mapping[str, int] = {}
     mixes_tensors: bool = True
     without: tuple[str, ...] = ()
+    recipe: Recipe | None = None
+
+    @property
+    def built(self) -> str:
+        """The class that `build` makes an object of."""
+        return self.modules.get("", "own model")
 
     @property
     def title(self) -> str:
-        """The class that `build` makes an object of."""
-        return self.modules.get("", "own model")
+        """The class, and where it comes from."""
+        return f"{self.built} ({self.source})"
 
     @property
     def place(self) -> str:
         """The module, or the file, that has the function."""
         return self.source.partition(":")[0]
+
+    @property
+    def function(self) -> str:
+        """The function that builds the model."""
+        return BUILD if self.recipe else self.source.partition(":")[2]
 
     def shapes(self) -> Parameters:
         """Its parameters."""
@@ -79,6 +94,10 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     def contradiction(self) -> str:
         """The source and its files are inside of the working directory, and what is tied exists."""
+        if self.recipe:
+            if not NAMED.fullmatch(self.source) or self.files:
+                return f"the source {self.source!r} with a recipe; allowed: a name such as hf:llama, no files"
+            return self.recipe.contradiction() or self._lacks()
         if not SOURCE.fullmatch(self.source):
             return f"the source {self.source!r}; allowed: package.module:function or file.py:function"
         for file in (*self.files, *([self.place] if self.place.endswith(".py") else [])):
@@ -86,6 +105,10 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
                 return f"the file {file!r}; allowed: paths inside of the working directory"
         if not self.files:
             return "no digests; allowed: those of 1 file or more"
+        return self._lacks()
+
+    def _lacks(self) -> str:
+        """What is wrong about the parameters."""
         if len(self.parameters) > MOST_TENSORS:
             return f"{len(self.parameters)} parameters; allowed: {MOST_TENSORS}"
         unknown = sorted({*self.tied.values()} - {*self.parameters})
@@ -135,4 +158,4 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     def spelled(self, path: str, *, moves: bool) -> str:
         """A call of the user's function, which the script imports."""
-        return f"{self.source.partition(':')[2]}(SEED)"
+        return f"{self.function}(SEED)"
