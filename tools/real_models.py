@@ -8,6 +8,7 @@ A row has for each layout `agree`, the known fault, the refusal, or in bold a fi
 import argparse
 import datetime as dt
 import sys
+from collections.abc import Sequence
 
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.ground.errors import InfrastructureError, UsageError
@@ -27,26 +28,27 @@ def main() -> None:
     print("| model |", " | ".join(layouts), "|", flush=True)
     print("|---|" + "---|" * len(layouts), flush=True)
     for source in given.models:
-        words = _row(source, layouts, given.steps)
-        unknown += sum("**" in word for word in words)
-        print(f"| `{source}` |", " | ".join(words), "|", flush=True)
+        row = words(source, layouts, given.steps)
+        unknown += sum("**" in word for word in row)
+        print(f"| `{source}` |", " | ".join(row), "|", flush=True)
     sys.exit(bool(unknown))
 
 
-def _row(source: str, layouts: list[str], steps: int) -> list[str]:
+def words(source: str, layouts: Sequence[str], steps: int) -> list[str]:
+    """For every layout what came of a model, or for all of them why it was refused."""
     try:
         description = described(source, ())
     except (UsageError, InfrastructureError) as error:
         return [f"refused: {error}"]
-    words = []
+    row = []
     for layout in layouts:
         path, backend = real_models.LAYOUTS[layout]
         try:
             case = real_models.plain_case(description, path, steps, "float32")
-            words.append(_word(real_models.comparison(case, backend), case))
+            row.append(_word(real_models.comparison(case, backend), case))
         except (UsageError, InfrastructureError) as error:
-            words.append(f"failed: {error}")
-    return words
+            row.append(f"failed: {error}")
+    return row
 
 
 def _word(comparison: Comparison, case: real_models.Case) -> str:

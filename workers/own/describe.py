@@ -116,6 +116,7 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
         mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
         reads=trial.reads(),
         mixes_tensors=trial.mixes(),
+        loops=tuple(sorted(loops.CALLED)),
     )
 
 

@@ -37,6 +37,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     ignored, of which ranks have unequal numbers.
     `reads` is how often a step of its code needs values on the host, by aten's operator: for a number, or for
     the size of a result. `mixes_tensors`: it mixes tensors that it makes itself with those that it is given.
+    `loops` are torch's functions of control flow that it calls, such as `scan`.
     `without` are the paths of modules that are replaced by the identity.
     """
 
@@ -52,6 +53,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     mean_over: Literal["rows", "targets"] = "rows"
     reads: Mapping[str, int] = {}
     mixes_tensors: bool = True
+    loops: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     recipe: Recipe | None = None
 
@@ -149,8 +151,11 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
         return len(self.modules)
 
     def features(self) -> Iterator[str]:
-        """The classes inside."""
+        """The classes inside, what its loss is a mean over if not the rows, and torch's loops."""
         yield from sorted({*self.modules.values()})
+        if self.mean_over == "targets":
+            yield "own loss is a mean over targets"
+        yield from (f"own model calls {name}" for name in self.loops)
 
     def no_style(self) -> str:
         """The styles depend on what the modules compute."""
