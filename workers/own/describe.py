@@ -5,6 +5,7 @@ It reads one JSON object from standard input, `{"source": ..., "meshes": [...]}`
 a batch of few rows, on the CPU.
 """
 
+import inspect
 import os
 import sys
 import traceback
@@ -112,6 +113,7 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
         tied=tied,
         inputs=tuple(trial.batch.inputs),
         modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
+        lines=_lines(trial.module),
         rowwise=rows.add_up,
         mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
         reads=trial.reads(),
@@ -165,6 +167,20 @@ def _parameters(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], dict[str
         if first.setdefault(parameter, name) != name:
             tied[name] = first[parameter]
     return {name: tuple(parameter.shape) for parameter, name in first.items()}, tied
+
+
+def _lines(module: nn.Module) -> dict[str, str]:
+    """Where the forward of every class inside begins, but for torch's own classes."""
+    lines = {}
+    for kind in {type(inner) for inner in module.modules()}:
+        code = getattr(inspect.unwrap(kind.forward), "__code__", None)
+        if code is None or kind.__module__.partition(".")[0] == "torch":
+            continue
+        file = Path(code.co_filename).resolve()
+        here = Path.cwd().resolve()
+        shown = file.relative_to(here) if file.is_relative_to(here) else Path(*kind.__module__.split("."))
+        lines[kind.__name__] = f"{shown.with_suffix('.py').as_posix()}:{code.co_firstlineno}"
+    return dict(sorted(lines.items()))
 
 
 def _files(before: set[str], place: str) -> dict[str, str]:
