@@ -5,7 +5,7 @@ is called is a class or an entry of a listed package, and the arguments hold no 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -29,11 +29,17 @@ BUILD = "build"
 MOST_ROW = 1 << 20
 """The largest number of elements of an input's row."""
 
-WORD = re.compile(r"[A-Za-z0-9_ .,:+*()-]{0,100}")
+WORD = re.compile(r"[A-Za-z0-9_ ,+*-]{0,200}")
 """A text among arguments, which is no path and no address."""
+
+PLACES = re.compile(r".*(path|file|folder|checkpoint|pretrained|weights|repo|url).*", re.IGNORECASE)
+"""The names of arguments by which a package could load something."""
 
 Package: TypeAlias = Literal["transformers", "timm", "torchvision", "diffusers"]
 PACKAGES: tuple[Package, ...] = get_args(Package)
+
+PRELOADED: tuple[Package, ...] = ("transformers", "timm", "torchvision")
+"""The packages whose import starts no thread and touches no device; diffusers imports torch_xla."""
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,18 +68,30 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """What a process that builds it imports, as `package:attribute`."""
-        attribute = self.call if self.package in {"transformers", "diffusers"} else ""
-        return (f"{self.package}:{attribute}",)
+        """What a process imports before others are forked from it, as `package:attribute`."""
+        if self.package not in PRELOADED:
+            return ()
+        return (f"{self.package}:{self.call if self.package == 'transformers' else ''}",)
 
     def contradiction(self) -> str:
         """What makes it no recipe; empty for nothing."""
         wrong = next((text for text in _texts(self.arguments) if not WORD.fullmatch(text)), None)
         if wrong is not None:
-            return f"the argument {wrong[:100]!r}; allowed: up to 100 letters, digits and _ .,:+*()-"
+            return f"the argument {wrong[:100]!r}; allowed: up to 200 letters, digits and _ ,+*-"
+        if place := next(_places(self.arguments), ""):
+            return f"the argument {place} is a text, which could be loaded; allowed: none of that name"
         if not self.inputs:
             return "no inputs; allowed: 1 or more"
         return ""
+
+
+def _places(value: object) -> Iterator[str]:
+    """The names in a JSON value by which something could be loaded, with a text under them."""
+    if isinstance(value, Mapping):
+        yield from (str(key) for key, one in value.items() if PLACES.fullmatch(str(key)) and _texts(one))
+    if isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _places(one)
 
 
 def _texts(value: object) -> list[str]:

@@ -38,20 +38,20 @@ def _print_sources(*, as_json: bool) -> None:
         print_json({"sources": rows})
         return
     for row in rows:
-        words = row.get("reason", "{models} models, version {version}, such as {example}".format_map(row))
-        click.echo(f"{row['source']}: {words}")
+        words = "{reason}" if "reason" in row else "{models} models, version {version}, such as {example}"
+        click.echo(f"{row['source']}: {words.format_map(row)}")
 
 
 def _source(name: str) -> Mapping[str, object]:
     """What a source has, or the reason why it has nothing here."""
     from workers.isolate import described
 
-    empty = {"source": name, "models": 0, "version": "", "example": f"{name}:{described.example(name)}"}
     try:
         listed = described.listed(name)
     except UsageError as error:
-        return {**empty, "reason": str(error)}
-    return {**empty, "models": len(listed.names), "version": listed.version}
+        return {"source": name, "models": 0, "reason": str(error)}
+    example = f"{name}:{listed.example}"
+    return {"source": name, "models": len(listed.names), "version": listed.version, "example": example}
 
 
 def _print_names(source: str, *, as_json: bool) -> None:

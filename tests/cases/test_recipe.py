@@ -50,12 +50,19 @@ def test_a_case_of_a_model_by_name_is_read_as_it_was_written() -> None:
     assert case().model.titles == ["Llama (hf:llama)"]
 
 
-@pytest.mark.parametrize("text", ["../../etc/passwd", "hub.example/evil", "https://x", "a" * 101])
+@pytest.mark.parametrize("text", ["../../etc/passwd", "hub.example/evil", "https://x", "a" * 201, "x.pth"])
 def test_no_argument_may_name_a_place(text: str) -> None:
     for arguments in ({"x": text}, {"x": [text]}, {"x": {text: 1}}):
         recipe = msgspec.structs.replace(RECIPE, arguments=arguments)
         assert "the argument" in layer(recipe).contradiction()
     assert not layer().contradiction()
+
+
+@pytest.mark.parametrize("name", ["checkpoint_path", "pretrained", "weights_backbone", "vocab_file"])
+def test_no_text_stands_where_a_package_would_load_something(name: str) -> None:
+    for arguments, wrong in (({name: "x"}, True), ({"inner": {name: ["x"]}}, True), ({name: None}, False)):
+        recipe = msgspec.structs.replace(RECIPE, arguments=arguments)
+        assert bool(layer(recipe).contradiction()) is wrong, arguments
 
 
 @pytest.mark.parametrize(

@@ -26,21 +26,17 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The models of a source by name, and the version of its package."""
+    """The models of a source by name, one of them, and the version of its package."""
 
     names: tuple[str, ...] = ()
     version: str = ""
+    example: str = ""
     error: str = ""
 
 
 def sources() -> tuple[str, ...]:
     """The sources of models by name."""
     return plugins.names(named.__name__)
-
-
-def example(source: str) -> str:
-    """A name that a source has."""
-    return named.load(source).EXAMPLE
 
 
 def listed(source: str) -> Listed:

@@ -1,6 +1,6 @@
 """Prints the models that a source has by name, in a process of its own: `python -P -m workers.own.listed hf`.
 
-The answer is one JSON object, `{"names": [...], "version": ...}` or `{"error": ...}`.
+The answer is one JSON object, `{"names": [...], "version": ..., "example": ...}` or `{"error": ...}`.
 """
 
 import json
@@ -19,7 +19,11 @@ def main() -> None:
     source = named.load(sys.argv[1])
     answer: dict[str, object]
     try:
-        answer = {"names": list(source.names()), "version": version(source.PACKAGE)}
+        answer = {
+            "names": list(source.names()),
+            "version": version(source.PACKAGE),
+            "example": source.EXAMPLE,
+        }
     except UsageError as error:
         answer = {"error": str(error)}
     os.write(answers, json.dumps(answer).encode())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from difftest.cases.case import Case
-from difftest.cases.recipe import PACKAGES
+from difftest.cases.recipe import PRELOADED
 
 
 def of_case(case: Case) -> tuple[str, ...]:
@@ -36,4 +36,4 @@ def _imports(file: Path) -> Iterator[str]:
 
 
 def _is_known(module: str) -> bool:
-    return module.partition(".")[0] in PACKAGES
+    return module.partition(".")[0] in PRELOADED

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from difftest.cases.recipe import WORD, Feed, Recipe
+from difftest.cases.recipe import PLACES, WORD, Feed, Recipe
 from difftest.ground.errors import UsageError
 from workers.own import recipes
 from workers.own.named import unknown
@@ -156,15 +156,16 @@ def _plain(values: Mapping[str, Any]) -> Plain:
     return {
         key: _plain(one) if isinstance(one, Mapping) else one
         for key, one in values.items()
-        if isinstance(key, str) and not WITHOUT.fullmatch(key) and _is_data(one)
+        if isinstance(key, str) and not WITHOUT.fullmatch(key) and _is_data(key, one)
     }
 
 
-def _is_data(value: object) -> bool:
+def _is_data(key: str, value: object) -> bool:
+    """Whether a recipe may have this value under this name."""
     if isinstance(value, str):
-        return bool(WORD.fullmatch(value))
+        return bool(WORD.fullmatch(value)) and not PLACES.fullmatch(key)
     if isinstance(value, list | tuple):
-        return all(map(_is_data, value))
+        return all(_is_data(key, one) for one in value)
     return value is None or isinstance(value, bool | int | float | Mapping)
 
 
