@@ -74,10 +74,10 @@ def candidates(name: str) -> Iterator[Recipe]:
     lefts = ((), ("patch_size",), ("num_attention_heads",), tuple(SMALL))
     for blocks, left, every in itertools.product(BLOCKS, lefts, (False, True)):
         chosen = {key: one for key, one in SMALL.items() if key not in left} | dict(blocks)
-        arguments = {
+        arguments: dict[str, Any] = {
             key: list(one) if isinstance(one, tuple) else one for key, one in chosen.items() if key in takes
         }
-        channels = int(arguments.get("in_channels", 3))
+        channels = arguments.get("in_channels", 3)
         inputs = tuple(
             feed for key, one in fed.items() if (feed := _feed(key, one, channels, every=every)) is not None
         )
