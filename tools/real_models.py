@@ -10,6 +10,7 @@ import datetime as dt
 import sys
 from collections.abc import Sequence
 
+from difftest.cases.case import Case
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.jobs.proof import real_models
@@ -51,7 +52,7 @@ def words(source: str, layouts: Sequence[str], steps: int) -> list[str]:
     return row
 
 
-def _word(comparison: Comparison, case: real_models.Case) -> str:
+def _word(comparison: Comparison, case: Case) -> str:
     if not comparison.divergences:
         return comparison.reason or comparison.verdict
     first, today = comparison.divergences[0], dt.datetime.now(tz=dt.UTC).date()
