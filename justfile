@@ -37,9 +37,9 @@ fast *arguments:
 
 # Run what takes seconds, or starts workers or a browser: many minutes.
 slow *arguments:
-    pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or long or browser) and not nightly" {{arguments}}
+    pytest -n 2 -m "(slow or long or browser) and not nightly" {{arguments}}
 
-# Run every test but the nightly ones.
+# Run every test but the nightly ones, as CI does.
 test *arguments:
     pytest {{arguments}}
 

@@ -92,7 +92,7 @@ def run(  # noqa: PLR0913  the options of the command
     """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
 
     `model` is the source of a model of yours, such as `model.py:build`: its cases have `steps`, and
-    `convergence` compares whether it learns. `budget` is in seconds, and every case has so many `inputs`.
+    `convergence` compares whether it learns. `budget` is in seconds, `inputs` a number for each case.
     `paths` and `backends` are lists, or texts as on the command line (`"torch_ddp,xla_spmd"`).
 
     `difftest.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.

@@ -136,7 +136,7 @@ def _missing(error: ModuleNotFoundError) -> Exception:
     if package not in EXTRAS:
         raise error
     return InfrastructureError(
-        f"this command needs {package}, which is not installed: pip install 'difftest[{EXTRAS[package]}]'"
+        f"this command needs {package}, which is not installed: pip install -e '.[{EXTRAS[package]}]'"
     )
 
 

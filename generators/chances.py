@@ -5,6 +5,7 @@ which costs more than drawing from it.
 """
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -43,6 +44,20 @@ def always(value: T) -> SearchStrategy[T]:
 def mixed(*kinds: tuple[int, SearchStrategy[T]]) -> SearchStrategy[T]:
     """A value of one of the strategies, weighted by the number before it."""
     return weighted(*kinds).flatmap(lambda kind: kind)
+
+
+def drawn_from(choices: Mapping[str, Sequence[T]]) -> SearchStrategy[dict[str, T]]:
+    """For each name one of its values; one that is there twice is drawn twice as often."""
+    return st.fixed_dictionaries({name: _one_of(values) for name, values in choices.items()})
+
+
+def _one_of(values: Sequence[Any]) -> SearchStrategy[Any]:
+    match values:
+        case range():
+            return st.integers(values.start, values.stop - 1)
+        case (False, True):
+            return st.booleans()
+    return equally(*values)
 
 
 @functools.cache

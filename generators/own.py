@@ -177,7 +177,7 @@ def _dtypes(description: Description) -> tuple[DType, ...]:
 
 
 def _training(draw: st.DrawFn, description: Description, dtype: Any) -> Training:  # noqa: ANN401  of `DType`
-    """Parts of a batch only where their losses add up to that of the batch; few steps unless told."""
+    """Parts of a batch only where their losses add up to that of the batch; few steps by default."""
     if description.optimizer:
         options: dict[str, Any] = {"optimizer": "own"}
     elif description.learnable:

@@ -28,10 +28,10 @@ def numbers(
 ) -> Iterator[CaseNumber]:
     """The numbers of a campaign's cases in the order in which they run; without `most`, no end.
 
-    Where some of `paths` come in blocks and others do not, `most` is the number of cases of the others. So
-    many `programs`, which are cases of the former, come before every full `BLOCK` of them. If the paths that
-    come in blocks run only where they are named, at most as many come before fewer. A case that runs alone
-    has so many `inputs`, its own among them.
+    Some paths come in blocks, as that of programs does; `most` counts the cases of the others, if there are
+    any. `programs` cases of the paths in blocks come before every `BLOCK` of the others. If the paths in
+    blocks run only where they are named, a last block of fewer others follows at most as many. A case that
+    runs alone has `inputs` inputs, its own among them.
     """
     alone, in_blocks = split(paths)
     mixed, named = bool(alone and in_blocks), not any(load(name).DEFAULT for name in in_blocks)

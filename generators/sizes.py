@@ -9,17 +9,16 @@ import functools
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from generators.chances import weighted
+from difftest.cases import sizes
+from generators.chances import equally
 
-MOST_WIDTH = 32
 MOST_HEADS = 8
-WIDTHS = (8, 2, 3, 4, 5, 6, 7, 12, 16, 24, 32)
 
 
 @functools.cache
 def widths(*, unit: int = 1) -> SearchStrategy[int]:
-    """Widths up to `MOST_WIDTH`, usually multiples of `unit`, odd ones too."""
-    return multiples(tuple(sorted({unit, 2 * unit, 4 * unit, *WIDTHS} & set(range(2, MOST_WIDTH + 1)))), unit)
+    """Those of `difftest.cases.sizes`."""
+    return equally(*sizes.widths(unit))
 
 
 @functools.cache
@@ -30,14 +29,14 @@ def sequences() -> SearchStrategy[int]:
 
 @functools.cache
 def vocabularies(*, unit: int = 1) -> SearchStrategy[int]:
-    """Vocabularies from 8 to 48."""
-    return multiples((16, 8, 11, 13, 24, 30, 32, 48), unit)
+    """Those of `difftest.cases.sizes`."""
+    return equally(*sizes.vocabularies(unit))
 
 
 @functools.cache
-def multiples(sizes: tuple[int, ...], unit: int) -> SearchStrategy[int]:
-    """One of `sizes`, a multiple of `unit` three times as often as any other."""
-    return weighted(*((1 if size % unit else 3, size) for size in sizes))
+def multiples(of: tuple[int, ...], unit: int) -> SearchStrategy[int]:
+    """One of some sizes, a multiple of `unit` three times as often as any other."""
+    return equally(*sizes.multiples(of, unit))
 
 
 def divisors(number: int) -> tuple[int, ...]:

@@ -33,20 +33,20 @@ def summary(coverage: Coverage, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """How many of each kind were reached of how many that there are, on any side and by side."""
     rows = [
         {
-            "what": one.what,
-            "there are": one.reachable,
-            "reached": one.reached,
-            **one.by_side,
-            EVERYWHERE: one.everywhere,
+            "what": total.what,
+            "there are": total.reachable,
+            "reached": total.reached,
+            **total.by_side,
+            EVERYWHERE: total.everywhere,
         }
-        for one in totals(coverage, entries)
+        for total in totals(coverage, entries)
     ]
     return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides(), EVERYWHERE], "Int64"))
 
 
 def by_cut(coverage: Coverage) -> pd.DataFrame:
     """Operators by side and dtype, forward by how their operands were cut."""
-    rows = [one._asdict() | {"regimes": ", ".join(one.regimes)} for one in cuts(coverage)]
+    rows = [cut._asdict() | {"regimes": ", ".join(cut.regimes)} for cut in cuts(coverage)]
     return pd.DataFrame(rows, columns=list(Cut._fields))
 
 
@@ -55,7 +55,7 @@ def by_night(t: Table, entries: Entries = UNKNOWN) -> pd.DataFrame:
     rows = []
     for name in (str(name) for name in t.began.index):
         coverage = t.coverage[name]
-        reached = {one.what: one.reached for one in totals(coverage, entries)}
+        reached = {total.what: total.reached for total in totals(coverage, entries)}
         rows.append({"campaign": name, "began": f"{t.began[name]:%Y-%m-%d %H:%M}", **reached})
     return pd.DataFrame(rows)
 
@@ -63,8 +63,8 @@ def by_night(t: Table, entries: Entries = UNKNOWN) -> pd.DataFrame:
 def not_reached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """What no side reached, by reason, with the first names."""
     rows = [
-        {"what": one.what, "reason": one.reason, "number": len(one.names), "names": _few(one)}
-        for one in unreached(coverage, lacks, entries)
+        {"what": lacking.what, "reason": lacking.reason, "number": len(lacking.names), "names": _few(lacking)}
+        for lacking in unreached(coverage, lacks, entries)
     ]
     return pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
 
@@ -85,7 +85,7 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     if not coverage.sides():
         return
     compared = "What comparisons with a verdict reached"
-    dash = "A dash: nobody has the number, or it is not counted by side."
+    dash = "A dash: not counted."
     dispatched = f"{compared}: what each side's dispatcher was given. {dash}"
     yield Section(COVERAGE, dispatched, summary(coverage, entries))
     yield Section(
@@ -103,12 +103,12 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
 
 def at_a_glance(shown: Iterable[Section]) -> Iterator[Section]:
     """The tables of `sections` that nobody has to open, without names and with the main reasons alone."""
-    for one in shown:
-        if one.title == COVERAGE:
-            yield one
-        if one.title == NOT_REACHED:
+    for section in shown:
+        if section.title == COVERAGE:
+            yield section
+        if section.title == NOT_REACHED:
             note = "What no side reached, and why; all reasons, with names, are among all numbers."
-            yield Section(one.title, note, _main_reasons(one.table))
+            yield Section(section.title, note, _main_reasons(section.table))
 
 
 def _main_reasons(table: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from difftest.cases.case_number import CaseNumber
 from difftest.records import columns as recorded
-from difftest.records.columns import MEASUREMENTS, Texts
+from difftest.records.columns import MEASUREMENTS
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.coverage import COUNTED as COVERED
@@ -49,11 +49,13 @@ class Table:
     """The long table.
 
     It is sorted by campaign, number, case, backend, purpose and start; tensors are in the order of
-    measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
-    campaign how its comparisons ended, also those without a run, and `on_meshes` tells it of all campaigns
-    with meshes in place of paths. `began` tells when each campaign began, the
-    last one last. `lacks` is what backends lack for operators of programs. `coverage` is what was reached, by
-    campaign.
+    measurement. `runs` has the columns of runs, a row for each, and `tensors` the columns of tensors.
+
+    * `comparisons`: by campaign, how its comparisons ended, also those without a run.
+    * `on_meshes`: the same of all campaigns, with meshes in place of paths.
+    * `began`: when each campaign began, the last one last.
+    * `lacks`: what backends lack for operators of programs.
+    * `coverage`: by campaign, what was reached.
     """
 
     runs: pd.DataFrame
@@ -170,49 +172,29 @@ class Tensors:
         return codes
 
 
-@dataclass(slots=True)
-class _Gathered:
-    """Some columns of the runs of all parts, so far."""
+def _runs(parts: Sequence[recorded.Columns], columns: Sequence[Column]) -> pd.DataFrame:
+    """A row a run of all parts, in their order."""
+    together = recorded.Columns.together(parts or [recorded.Columns.of([])])
+    return pd.DataFrame({column.name: _series(column, together) for column in columns})
 
-    columns: Sequence[Column]
-    arrays: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
-    numbers: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def add(self, columns: recorded.Columns, chosen: Mask) -> None:
-        """Adds the chosen runs of a part."""
-        for source in {column.source for column in self.columns}:
-            values = columns.by_name[source]
-            if isinstance(values, Texts):
-                numbers = self.numbers.setdefault(source, {})
-                codes = [numbers.setdefault(value, len(numbers)) for value in values.distinct]
-                values = np.array(codes, dtype=np.int32)[values.codes]
-            self.arrays.setdefault(source, []).append(values[chosen])
-
-    def frame(self) -> pd.DataFrame:
-        """A row a run, in the order in which they were added."""
-        arrays = {source: np.concatenate(each) for source, each in self.arrays.items()}
-        return pd.DataFrame({c.name: self._series(c, arrays.get(c.source)) for c in self.columns})
-
-    def _series(self, column: Column, values: npt.NDArray[Any] | None) -> "pd.Series[Any]":
-        if column.number and values is not None:
-            distinct, places = np.unique(values, return_inverse=True)
-            made = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
-            return pd.Series(made[places] if len(made) else [], dtype=column.dtype)
-        if column.dtype not in {"category", INSTANT}:
-            return pd.Series([] if values is None else values, dtype=column.dtype)
-        codes = np.zeros(0, dtype=np.int32) if values is None else values
-        texts = list(self.numbers.get(column.source, {}))
-        if column.dtype == INSTANT:
-            instants = pd.to_datetime(
-                pd.Series(texts, dtype="str"), utc=True, format="ISO8601", errors="coerce"
-            )
-            return instants.dt.as_unit("us").iloc[codes].reset_index(drop=True)
-        used = np.zeros(len(texts), dtype=np.bool_)
-        used[codes] = True
-        names = [column.text(text) if there else "" for text, there in zip(texts, used, strict=True)]
-        categories = _categories(names)
-        mapped = categories.get_indexer(pd.Index(names))[codes] if names else codes
-        return pd.Series(pd.Categorical.from_codes(mapped, categories=categories))
+def _series(column: Column, runs: recorded.Columns) -> "pd.Series[Any]":
+    if column.number:
+        distinct, places = np.unique(runs.numbers(column.source), return_inverse=True)
+        made = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
+        return pd.Series(made[places] if len(made) else [], dtype=column.dtype)
+    if column.dtype not in {"category", INSTANT}:
+        return pd.Series(runs.numbers(column.source), dtype=column.dtype)
+    codes, texts = runs.texts(column.source)
+    if column.dtype == INSTANT:
+        instants = pd.to_datetime(pd.Series(texts, dtype="str"), utc=True, format="ISO8601", errors="coerce")
+        return instants.dt.as_unit("us").iloc[codes].reset_index(drop=True)
+    used = np.zeros(len(texts), dtype=np.bool_)
+    used[codes] = True
+    names = [column.text(text) if there else "" for text, there in zip(texts, used, strict=True)]
+    categories = _categories(names)
+    mapped = categories.get_indexer(pd.Index(names))[codes] if names else codes
+    return pd.Series(pd.Categorical.from_codes(mapped, categories=categories))
 
 
 def _categories(names: Iterable[str]) -> "pd.Index[Any]":
@@ -252,25 +234,28 @@ class _Sources:
 
 def load(corpus: Corpus | None) -> Table:
     """The long table of `corpus`, None for no runs; `UsageError` where a newer version wrote a line."""
-    gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
+    gathered, beginning, sources = list[recorded.Columns](), list[recorded.Columns](), _Sources()
     comparisons, lacks, coverage = dict[str, Comparisons](), SupportTable(), dict[str, Coverage]()
     on_meshes, files = Comparisons(), corpus.files_of_lines() if corpus else ()
     for part in (part for file in files for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
-        gathered.add(columns, ran)
-        beginning.add(columns, np.ones_like(ran))
+        gathered.append(columns.where(ran).only({column.source for column in RUN}))
+        beginning.append(columns.only({column.source for column in _BEGINNING}))
         sources.add(part, columns, ran)
-        _count(comparisons, coverage, columns)
-        own = columns.texts("purpose").among({"campaign"})
-        lacks.add_columns(columns, own)
-        on_meshes.add_columns(columns, own, by="mesh")
-    runs = gathered.frame()
+        own = columns.where(columns.texts("purpose").among({"campaign"}))
+        for name in own.texts("campaign").distinct:
+            of_campaign = own.where(own.texts("campaign").among({name}))
+            comparisons.setdefault(name, Comparisons()).add(of_campaign)
+            coverage.setdefault(name, Coverage()).add(of_campaign)
+        lacks.add(own)
+        on_meshes.add(own, by="mesh")
+    runs = _runs(gathered, RUN)
     order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
     runs = runs.iloc[order].reset_index(drop=True)
     runs["failed_step"] = runs["failed_step"].mask(runs["status"] == "finished")
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
-    began = _began(beginning.frame())
+    began = _began(_runs(beginning, _BEGINNING))
     return Table(
         runs=runs,
         tensors=sources.tensors(order),
@@ -280,17 +265,6 @@ def load(corpus: Corpus | None) -> Table:
         coverage=coverage,
         on_meshes=on_meshes,
     )
-
-
-def _count(
-    comparisons: dict[str, Comparisons], coverage: dict[str, Coverage], columns: recorded.Columns
-) -> None:
-    """Counts how the comparisons of each campaign in a part ended, and what they covered."""
-    own = columns.texts("purpose").among({"campaign"})
-    for name in columns.texts("campaign").distinct:
-        chosen = own & columns.texts("campaign").among({name})
-        comparisons.setdefault(name, Comparisons()).add_columns(columns, chosen)
-        coverage.setdefault(name, Coverage()).add_columns(columns, chosen)
 
 
 def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":

@@ -1,18 +1,20 @@
 """Settings for every test: Hypothesis has no deadlines, slow tests have fewer warnings as errors.
 
-The fast tier reads no file of slow tests. Also the cases that tests share.
+`pytest` alone runs all files side by side. The fast tier reads no file of slow tests. Also the cases that
+tests share.
 """
 
 import os
 import re
 import secrets
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from generated_cases import GeneratedCases
 from hypothesis import settings
+from side_by_side import longest_first, processes, runs_all
 
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 """Ray's clusters of the tests require a token, as all that are joined must."""
@@ -26,31 +28,18 @@ ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
 """What a test file has whose every test is slow."""
 
 
-LONG = {
-    "test_service.py": 350,
-    "test_chaos.py": 170,
-    "test_rates.py": 160,
-    "test_cluster.py": 80,
-    "test_vacuous_faults.py": 80,
-    "test_upstream.py": 75,
-    "test_jobs.py": 70,
-    "test_mission.py": 65,
-    "test_resume_service.py": 60,
-    "test_dispatch.py": 60,
-    "test_own_reproducer.py": 55,
-    "test_recorded.py": 50,
-    "test_ablate.py": 50,
-    "test_bisect.py": 45,
-    "test_own_located.py": 40,
-    "test_torchax.py": 40,
-    "test_notebook.py": 35,
-    "test_flash_attention_runs.py": 35,
-    "test_reproducer_runs.py": 35,
-}
-"""Files with few tests that take long, in seconds on 2 cores (2026-11-26).
+@pytest.hookimpl(tryfirst=True)  # before xdist reads its options
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run files side by side where `pytest` is to run them all, the longest first.
 
-Where several processes share the tests, one that begins late with such a file works alone at the end.
-"""
+    Tests that are named or chosen run in one process, unless `-n` says otherwise. A file stays in a process,
+    because its tests share what takes long.
+    """
+    option = config.option
+    if runs_all(option, named=config.args_source is pytest.Config.ArgsSource.ARGS):
+        option.numprocesses = processes(os.cpu_count() or 1, psutil.virtual_memory().total)
+    if getattr(option, "numprocesses", None) and option.dist == "no":
+        option.dist, option.loadscopereorder = "loadfile", False
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -69,8 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Those tests use torch and Ray, which warn of their own code.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
-        sizes = Counter(item.path.name for item in items)
-        items.sort(key=lambda item: (LONG.get(item.path.name, 0), sizes[item.path.name]), reverse=True)
+        longest_first(items)
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.filterwarnings("default", OUR_WARNINGS))

@@ -14,5 +14,5 @@ def explained(corpus: Corpus) -> Iterator[tuple[Finding, Case, Entry]]:
     ledger = read_ledger()
     for finding in corpus.findings():
         case = corpus.case(finding.fingerprint)
-        if entry := ledger.entry(finding.divergence, case, utc_today(), finding.evidence):
+        if entry := ledger.entry_of(finding, case, utc_today()):
             yield finding, case, entry

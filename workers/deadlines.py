@@ -9,8 +9,7 @@ USUAL_SECONDS, MOST_SECONDS = 60.0, 24 * 3600.0
 DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"
 
 LONGEST_DEADLINES, LONGEST_AT_LEAST = 30.0, 600.0
-"""How many deadlines a run may take by the clock, even on a machine that keeps it waiting; at least so many
-seconds."""
+"""In deadlines, and the least in seconds: how long a run may take on a machine that keeps it waiting."""
 
 
 def deadline() -> float:

@@ -176,7 +176,7 @@ def _message(error: Exception, frames: traceback.StackSummary) -> str:
     if not text:
         return f"{NO_MESSAGE}{frames[-1].line}" if frames and frames[-1].line else ""
     lines, root = text.splitlines(), _root(error)
-    line = " ".join(one.strip() for one in lines[: 2 if lines[0].endswith(":") else 1])
+    line = " ".join(part.strip() for part in lines[: 2 if lines[0].endswith(":") else 1])
     if text.startswith(PROPAGATION) and root is not error:
         return f"{line} {type(root).__name__}: {(str(root).strip().splitlines() or [''])[0]}"
     return line

@@ -40,12 +40,12 @@ def missing_package(error: BaseException) -> str:
     A package that a message names counts only if it is not here: a message may advise to install something
     whatever is.
     """
-    for one in _chain(error):
-        if isinstance(one, ModuleNotFoundError) and one.name and not _is_here(one.name):
-            return one.name.partition(".")[0]
-        if caught := next((modules for words, modules in SWALLOWED.items() if words in str(one)), ()):
+    for cause in _chain(error):
+        if isinstance(cause, ModuleNotFoundError) and cause.name and not _is_here(cause.name):
+            return cause.name.partition(".")[0]
+        if caught := next((modules for words, modules in SWALLOWED.items() if words in str(cause)), ()):
             return _first_missing(caught)
-        for match in (match for pattern in _NAMED for match in pattern.finditer(str(one))):
+        for match in (match for pattern in _NAMED for match in pattern.finditer(str(cause))):
             name = match["name"].rstrip(".-")
             if name not in _PRONOUNS and not (_is_here(name) or installed.version(name)):
                 return name

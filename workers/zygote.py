@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from difftest.cases.recipe import OFFLINE
 from workers.isolate import environment_variables, messages
@@ -117,11 +117,11 @@ class _Server:
                 patience = 0.0
             self._reap()
 
-    def _ready(self, patience: float) -> list[Any]:
+    def _ready(self, patience: float) -> "list[socket.socket | _Client]":
         """What there is to read from: waits, and if nobody is left no longer than `patience` in seconds."""
         # no selector object: the ranks would inherit it
         used = self._clients or self._zygotes
-        every: list[Any] = [self._listener, self._ended, *self._clients]
+        every: list[socket.socket | _Client] = [self._listener, self._ended, *self._clients]
         return select.select(every, [], [], None if used else patience)[0]
 
     def _welcome(self) -> None:
@@ -181,7 +181,12 @@ class _Server:
         """In what was forked: closes this zygote's own files, and is not told of its children's ends."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for own in (self._listener, self._ended, self._wake, *(one.connection for one in self._clients)):
+        for own in (
+            self._listener,
+            self._ended,
+            self._wake,
+            *(client.connection for client in self._clients),
+        ):
             own.close()
 
     def _reap(self) -> None:
@@ -195,7 +200,7 @@ class _Server:
 
 
 def _has_ended(pid: int, client: _Client) -> bool:
-    """Whether a child has ended; if so the client is told."""
+    """Whether a child has ended; if so, sends the client its status."""
     done, status = os.waitpid(pid, os.WNOHANG)
     if done:
         client.reply(Ended(pid=pid, status=os.waitstatus_to_exitcode(status)))

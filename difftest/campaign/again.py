@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from difftest.campaign.campaign import ORACLE, Campaign, run_backend
-from difftest.campaign.case_run import PreciseTruth, comparing
+from difftest.campaign.case_run import comparing
+from difftest.campaign.confirmation import Truths
 from difftest.cases.case import Case
 from difftest.judge import checks
 from difftest.judge.comparator import Comparison
@@ -36,7 +37,7 @@ def rerun(
         backend: run_backend(campaign, case, backend, options),
     }
     repeated = {backend: run_backend(campaign, case, backend, options).outcome} if takes_two(check) else {}
-    return comparing(campaign, case, runs, repeated, PreciseTruth(campaign, case))(backend)
+    return comparing(campaign, case, runs, repeated, Truths(campaign, case))(backend)
 
 
 def first_fingerprint(comparison: Comparison) -> str:

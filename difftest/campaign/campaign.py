@@ -63,6 +63,7 @@ class Campaign:
     `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
     Where `capacity` is given, it returns that number as it is now, which may grow.
     `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
+    One in `known_in_full` findings that it explains has all the evidence of a new one, the others have less.
     `foreign`: somebody else may have made the cases, as those of bundles.
     `blind` gives by backend and check the blind share of a case (`difftest.records.blind`) on some backends.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
@@ -79,6 +80,7 @@ class Campaign:
     purpose: str = "campaign"
     twice_every: int = 0
     explanation: Callable[[Divergence, Case], object] = lambda _shown, _case: None
+    known_in_full: int = 1
     blind: Callable[[Case, Iterable[str]], Mapping[str, Mapping[str, float]]] = lambda _case, _backends: {}
     set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)
 

@@ -5,25 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
+from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
+from difftest.campaign.confirmation import PreciseTruth, Truths, confirmed
 from difftest.campaign.groups import run_each
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError, NoTimeError, UnsupportedError
 from difftest.judge import canary
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.divergence import Divergence
-from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome, Trace
 from difftest.records.observation import LOST, REFUSED, UNSUPPORTED
 
-MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
-"""The oracle's options for a better estimate of the rounding noise; a mismatch counts only if it persists."""
-
 POSTPONED = "postponed"
 """The status of a comparison for which there was no time: its case has no line of it, and runs again."""
-
-FAR_BEYOND_NOISE = 100.0
-"""In units of the rounding noise: more samples move the noise of a tensor a few times, not so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +42,8 @@ class CaseResult:
     """One case after it ran on the oracle and on every backend that supports it, and was compared.
 
     `runs`, without their tensors, `comparisons` and `missing` are by backend: every backend of the campaign
-    is in one of the last two. `trouble` is what the infrastructure failed at, in words. `precise` is the
-    oracle's run with `MORE_SAMPLES`, if a comparison was in doubt.
+    is in one of the last two. `trouble` is what the infrastructure failed at, in words. `truths` are the
+    oracle's runs with their tensors by number of samples, 0 for the usual one; none where all agrees.
     """
 
     index: int
@@ -58,17 +52,17 @@ class CaseResult:
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     missing: Mapping[str, Missing] = field(default_factory=dict)
     trouble: str = ""
-    precise: Outcome | None = None
+    truths: Mapping[int, Outcome] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
         """How many comparisons the infrastructure lost."""
-        return sum(one.status == LOST for one in self.missing.values())
+        return sum(ending.status == LOST for ending in self.missing.values())
 
     @property
     def postponed(self) -> bool:
         """Whether there was no time for one of its comparisons."""
-        return any(one.status == POSTPONED for one in self.missing.values())
+        return any(ending.status == POSTPONED for ending in self.missing.values())
 
     def first_divergences(self) -> Iterator[Divergence]:
         """What each run showed first, which is what becomes a finding."""
@@ -138,14 +132,17 @@ def _compared(campaign: Campaign, member: _Member) -> CaseResult:
     if ORACLE not in member.runs:
         return result
     comparisons = dict[str, Comparison]()
-    precise = PreciseTruth(campaign, member.case)
-    compared = comparing(campaign, member.case, member.runs, member.repeated, precise)
+    truths = Truths(campaign, member.case)
+    compared = comparing(campaign, member.case, member.runs, member.repeated, truths)
     for name in (name for name in member.able if name not in member.missing):
         try:
             comparisons[name] = _watched(campaign, member, name, compared(name))
         except InfrastructureError as error:
             member.missing[name] = _missing(error)
-    return _result(campaign, dataclasses.replace(result, precise=precise.made), member.runs, comparisons)
+    if any(comparison.divergences for comparison in comparisons.values()):
+        usual = {0: member.runs[ORACLE].outcome}
+        result = dataclasses.replace(result, truths=usual | truths.made)
+    return _result(campaign, result, member.runs, comparisons)
 
 
 def _watched(campaign: Campaign, member: _Member, name: str, comparison: Comparison) -> Comparison:
@@ -176,7 +173,7 @@ def _result(
     """The result with the runs that were compared; a case that was lost as a whole has none."""
     sides = {name: campaign.backends[name].SIDE for name in comparisons}
     kept = (ORACLE, *comparisons) if comparisons or not result.lost else ()
-    lost = (one.reason for one in result.missing.values() if one.status == LOST)
+    lost = (ending.reason for ending in result.missing.values() if ending.status == LOST)
     return dataclasses.replace(
         result,
         runs={name: runs[name].without_tensors() for name in kept},
@@ -185,26 +182,12 @@ def _result(
     )
 
 
-class PreciseTruth:
-    """The oracle's run of a case with `MORE_SAMPLES`, made at the first call; `made` is None before."""
-
-    def __init__(self, campaign: Campaign, case: Case) -> None:
-        self._campaign, self._case = campaign, case
-        self.made: Outcome | None = None
-
-    def __call__(self) -> Outcome:
-        """The run; raises `InfrastructureError` where it cannot be had."""
-        if self.made is None:
-            self.made = run_backend(self._campaign, self._case, ORACLE, MORE_SAMPLES).outcome
-        return self.made
-
-
 def comparing(
     campaign: Campaign,
     case: Case,
     runs: Mapping[str, BackendRun],
     repeated: Mapping[str, Outcome],
-    precise_truth: Callable[[], Outcome],
+    precise_truth: PreciseTruth,
 ) -> Callable[[str], Comparison]:
     """A function that compares a backend's run with the oracle's, and with its `repeated` run if it has one.
 
@@ -220,31 +203,5 @@ def comparing(
 
 
 def _explained(campaign: Campaign, case: Case, comparison: Comparison) -> bool:
-    """Whether what a run shows first is a known fault, and no matter of noise or far beyond it.
-
-    To confirm known faults, with `MORE_SAMPLES`, would take a quarter of a campaign's time.
-    """
-    first = comparison.divergences[0]
-    far = first.ratio is None or first.ratio >= FAR_BEYOND_NOISE
-    return far and bool(campaign.explanation(first, case))
-
-
-def confirmed(
-    compare_with: Callable[[Outcome], Comparison],
-    truth: Outcome,
-    precise_truth: Callable[[], Outcome],
-    explained: Callable[[Comparison], bool] = lambda _: False,
-) -> Comparison:
-    """A run compared with the oracle's `truth`; where it mismatches, compared again with `precise_truth`.
-
-    `precise_truth` runs the oracle with `MORE_SAMPLES`, and so knows its rounding noise better. A mismatch
-    that is `explained` needs no such run.
-    """
-    comparison = compare_with(truth)
-    return (
-        compare_with(precise_truth()) if _mismatches(comparison) and not explained(comparison) else comparison
-    )
-
-
-def _mismatches(comparison: Comparison) -> bool:
-    return any(divergence.ratio is not None for divergence in comparison.divergences)
+    """Whether what a run shows first is a known fault."""
+    return bool(campaign.explanation(comparison.divergences[0], case))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -
 
     Runs what it lacks, both sides on one device.
     """
+    placed = placed_by_what_ran(campaign, result, divergence)
     others = _other_side(campaign, result, divergence.side)[:1]
     single, names = result.case.unsharded(), (divergence.backend, *others)
     diverges = in_parallel(
@@ -35,11 +37,14 @@ def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -
             for name in names
         ],
     )
-    return TwoByTwo(
-        single=diverges[0],
-        other=_looks_alike(result.comparisons[others[0]], divergence) if others else None,
-        other_single=diverges[1] if others else None,
-    )
+    return replace(placed, single=diverges[0], other_single=diverges[1] if others else None)
+
+
+def placed_by_what_ran(campaign: Campaign, result: CaseResult, divergence: Divergence) -> TwoByTwo:
+    """As much of `two_by_two` as the case's own runs say."""
+    others = _other_side(campaign, result, divergence.side)[:1]
+    other = _looks_alike(result.comparisons[others[0]], divergence) if others else None
+    return TwoByTwo(single=None, other=other, other_single=None)
 
 
 def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> dict[str, str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from difftest.campaign.campaign import ORACLE, Campaign, run_backend
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute, RunKey, run_key
-from difftest.campaign.case_run import MORE_SAMPLES, CaseResult
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.confirmation import with_samples
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.judge.stage import Stage
@@ -68,8 +69,9 @@ class _OracleOfCase(Memo):
     def __init__(self, execute: Execute, result: CaseResult) -> None:
         super().__init__(execute, only=ORACLE)
         self._case = result.case
-        if isinstance(result.precise, Trace):
-            self.know(result.case, ORACLE, MORE_SAMPLES, result.precise)
+        for samples, truth in result.truths.items():
+            if isinstance(truth, Trace):
+                self.know(result.case, ORACLE, with_samples(samples) if samples else {}, truth)
 
     def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """As in `Memo`."""

@@ -1,9 +1,12 @@
 """From a new divergence to a finding: it runs again, and the evidence for its blame is gathered.
 
-Only a divergence that the corpus does not have yet pays for these runs.
+Only a divergence that the corpus does not have yet pays for these runs. A known fault pays for one
+repetition, unless what is there already blames another side too.
 """
 
 from functools import partial
+from typing import TypeAlias
+from zlib import crc32
 
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.case_run import CaseResult
@@ -11,6 +14,7 @@ from difftest.campaign.evidence import (
     deciding_options,
     in_parallel,
     later_checks,
+    placed_by_what_ran,
     rerun_or_none,
     siblings,
     two_by_two,
@@ -18,7 +22,7 @@ from difftest.campaign.evidence import (
 from difftest.campaign.localise import LOCATED, locate
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError
-from difftest.judge.blame import verdict
+from difftest.judge.blame import TwoByTwo, verdict
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure
@@ -29,20 +33,18 @@ from difftest.records.finding import Finding
 REPEATS = 2
 """How often a new divergence is run again in fresh processes."""
 
+KNOWN_IN_FULL = 5
+"""One in so many known faults has all the evidence of a new one in a campaign of generated cases."""
+
 
 def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) -> Finding:
     """The finding of a new divergence, after its case ran again and was placed in the 2 x 2.
 
-    The oracle runs again too. Which options decide is asked only where nothing explains the fault: that
-    takes most of the runs, and the ledger's entry says it.
+    Which options decide is asked only where nothing explains the fault: that takes most of the runs, and the
+    ledger's entry says it.
     """
     case, run = result.case, result.runs[divergence.backend]
-    stable, placed = _repeat(campaign, case, divergence), two_by_two(campaign, result, divergence)
-    words = {
-        evidence.SINGLE: _word(diverges=placed.single),
-        evidence.OTHER: _word(diverges=placed.other),
-        evidence.OTHER_SINGLE: _word(diverges=placed.other_single),
-    }
+    stable, placed, words = _once(campaign, result, divergence) or _in_full(campaign, result, divergence)
     if lethal := _lethal_kind(campaign, result, divergence):
         words[evidence.SET_ASIDE] = lethal
     elif stable[0] and not campaign.explanation(divergence, case):  # a lethal case's variants may be lethal
@@ -93,13 +95,45 @@ def _dispatched(result: CaseResult, divergence: Divergence) -> tuple[str, ...]:
     return tuple(sorted({name for names in layers.values() for name in names}))
 
 
-def _repeat(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int, int]:
-    """In how many of how many repetitions the divergence came back.
+_Evidence: TypeAlias = tuple[tuple[int, int], TwoByTwo, dict[str, str]]
+"""How often a divergence came back, its 2 x 2, and that in words."""
+
+
+def _in_full(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Evidence:
+    stable = _repeat(campaign, result.case, divergence, REPEATS)
+    placed = two_by_two(campaign, result, divergence)
+    return stable, placed, _words(placed)
+
+
+def _once(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Evidence | None:
+    """The evidence of a known fault; None where it needs all, or is one of those that have all.
+
+    It needs all where the other side shows the same or the divergence did not come back: a known fault is of
+    its own side, and is stable.
+    """
+    sampled = crc32(f"{divergence.fingerprint} {result.case.id}".encode()) % campaign.known_in_full == 0
+    placed = placed_by_what_ran(campaign, result, divergence)
+    if sampled or placed.other or not campaign.explanation(divergence, result.case):
+        return None
+    stable = _repeat(campaign, result.case, divergence, 1)
+    return (stable, placed, {evidence.OTHER: _word(diverges=placed.other)}) if stable[0] else None
+
+
+def _words(placed: TwoByTwo) -> dict[str, str]:
+    return {
+        evidence.SINGLE: _word(diverges=placed.single),
+        evidence.OTHER: _word(diverges=placed.other),
+        evidence.OTHER_SINGLE: _word(diverges=placed.other_single),
+    }
+
+
+def _repeat(campaign: Campaign, case: Case, divergence: Divergence, times: int) -> tuple[int, int]:
+    """In how many of so many repetitions the divergence came back.
 
     A run that decides nothing counts in neither.
     """
     again = partial(rerun_or_none, campaign, case, divergence.backend, divergence)
-    decided = [one for one in in_parallel(campaign, [again] * REPEATS) if one and one.decides]
+    decided = [one for one in in_parallel(campaign, [again] * times) if one and one.decides]
     return sum(_shows(comparison, divergence) for comparison in decided), len(decided)
 
 

@@ -54,7 +54,7 @@ def gather_postponed(campaign: Campaign) -> None:
         (result,) = run_group(campaign, [(index, case)])
         if divergence.backend not in result.comparisons or result.postponed:
             continue
-        shown = [one for one in result.first_divergences() if one.fingerprint == name]
+        shown = [each for each in result.first_divergences() if each.fingerprint == name]
         changes = _evidence(campaign, result, shown[0]) if shown else _absent(divergence)
         if POSTPONED not in changes["evidence"]:
             campaign.corpus.amend(name, **changes)

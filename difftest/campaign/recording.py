@@ -26,6 +26,7 @@ from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
+from difftest.records.columns import Columns
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation, in_short
 from difftest.records.own_cases import remember_finding
@@ -57,8 +58,7 @@ def record(campaign: Campaign, complete: Sequence[Complete], recorded: CampaignR
         observations += [_unmade(campaign, result, name, one) for name, one in unmade.items()]
     if observations:
         campaign.corpus.observe(*observations)
-    for one in observations:
-        recorded.add(one)
+        recorded.add(Columns.of(observations))
     recorded.cases -= {(result.index, result.case.id) for result, _ in complete if result.postponed}
     return progress
 
@@ -71,7 +71,9 @@ def _record_findings(
     with campaign.corpus.locked():
         findings = _Findings(campaign, recorded)
         for result, evidence in complete:
-            shown = [findings.count(result, one, evidence) for one in result.first_divergences()]
+            shown = [
+                findings.count(result, divergence, evidence) for divergence in result.first_divergences()
+            ]
             here = (campaign.name, result.index)
             new = tuple(finding for finding in shown if finding.new_in == here)
             recurring = tuple(finding for finding in shown if finding.new_in != here)

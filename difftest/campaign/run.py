@@ -30,10 +30,10 @@ long as a case does.
 """
 
 WORKERS_PER_SPARE_GROUP = 4
-"""For so many workers one group more is in progress, to run while others are compared."""
+"""For this many workers, one group more is in progress, to run while others are compared."""
 
 MOST_WORKERS = 1024
-"""How many workers are used at most where their number grows."""
+"""The largest number of workers that a campaign uses as a cluster grows."""
 
 MOST_AT_ONCE = 100
 """How many cases are recorded in one write at most."""
@@ -52,7 +52,7 @@ def run(
     before = recorded or CampaignRecord()
     for name, backend in campaign.backends.items():
         before.comparisons.expect(backend.SIDE, name)
-    loop = _Loop(campaign, (one for one in cases if (one[0], one[1].id) not in before.cases))
+    loop = _Loop(campaign, ((index, case) for index, case in cases if (index, case.id) not in before.cases))
     try:
         while results := loop.next_complete():
             yield from record(campaign, results, before)
@@ -74,7 +74,7 @@ class _Loop:
     def __init__(self, campaign: Campaign, cases: Iterator[tuple[int, Case]]) -> None:
         self._turns = turns = Turns(campaign.execute, campaign.workers, campaign.execute_group)
         self._workers = campaign.workers
-        self._groups = grouped(cases) if campaign.execute_group else ([one] for one in cases)
+        self._groups = grouped(cases) if campaign.execute_group else ([numbered] for numbered in cases)
         self._campaign = replace(
             campaign, execute=turns.execute, execute_group=campaign.execute_group and turns.execute_group
         )
@@ -111,7 +111,11 @@ class _Loop:
 
     def _draw(self) -> bool:
         """Starts the next group; False where there is none, or no place for it."""
-        self._grow()
+        # Uses the workers that joined since the last case was drawn
+        now = min(MOST_WORKERS, self._campaign.capacity() if self._campaign.capacity else 0)
+        if now > self._workers:
+            self._turns.add(now - self._workers)
+            self._workers = now
         unrecorded = len(self._started) + len(self._examined)
         most = UNRECORDED_PER_WORKER * self._workers
         ends = bool(self._started) and self._started[0].done()
@@ -124,13 +128,6 @@ class _Loop:
             return True
         return False
 
-    def _grow(self) -> None:
-        """Uses the workers that joined since the last case was drawn."""
-        now = min(MOST_WORKERS, self._campaign.capacity() if self._campaign.capacity else 0)
-        if now > self._workers:
-            self._turns.add(now - self._workers)
-            self._workers = now
-
     def _examine(self) -> None:
         """Starts gathering evidence for the findings that cases are the first to show."""
         while self._started and self._started[0].done():
@@ -138,7 +135,7 @@ class _Loop:
                 return  # what ends the campaign does so after the cases before it are recorded
             results = self._started.popleft().result()
             self._examined.append(
-                deque((replace(result, precise=None), self._gathering.start(result)) for result in results)
+                deque((replace(result, truths={}), self._gathering.start(result)) for result in results)
             )
 
     def _take_complete(self) -> list[Complete]:
@@ -158,5 +155,5 @@ class _Loop:
 
 
 def _most_running(workers: int) -> int:
-    """How many groups are in progress for so many workers; each has a thread, which starts with the group."""
+    """The largest number of groups in progress at a time; each has a thread, which starts with the group."""
     return workers + workers // WORKERS_PER_SPARE_GROUP

@@ -44,7 +44,7 @@ class Turns:
             return self._execute(case, backend, options)
 
     def add(self, workers: int) -> None:
-        """There are so many workers more."""
+        """Makes room for the groups of further workers."""
         with self._lock:
             self._free += workers
             self._give()

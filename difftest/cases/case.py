@@ -5,8 +5,8 @@ Cases are immutable and named by their content: `Case.id` is the start of the SH
 """
 
 import hashlib
-from collections.abc import Iterator
-from typing import Literal, Self, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -248,16 +248,22 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
         The names are such as `replication.own_weights=True`.
         """
+        for name, fields in self.option_changes():
+            yield name, msgspec.structs.replace(self, **fields)
+
+    def option_changes(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Every option not at its default, and the fields of the case with only that one reset."""
         for name, replication in option_resets(self.replication):
-            yield f"replication.{name}", msgspec.structs.replace(self, replication=replication)
+            yield f"replication.{name}", {"replication": replication}
         for name, start in option_resets(self.start):
-            yield f"start.{name}", msgspec.structs.replace(self, start=start)
-        yield from self.form_resets()
+            yield f"start.{name}", {"start": start}
+        for name, spelling in option_resets(self.forms):
+            yield f"spelling.{name}", {"spelling": spelling}
         for feature in self.training_features:
             others = tuple(one for one in self.training_features if one != feature)
-            yield f"feature.{feature.name}", msgspec.structs.replace(self, features=others)
+            yield f"feature.{feature.name}", {"features": others}
         if self.sdpa is not msgspec.UNSET:
-            yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
+            yield f"sdpa={self.sdpa}", {"sdpa": msgspec.UNSET}
 
     def form_resets(self) -> Iterator[tuple[str, Self]]:
         """Every usual form that the case takes, such as `spelling.unequal=True`, and the case without it."""

@@ -8,12 +8,19 @@ import msgspec
 
 from difftest.cases.case import DType
 from difftest.cases.layers.own import Own
-from difftest.cases.layout import Layout
+from difftest.cases.layout import Layout, Mesh
 
 DIGEST_LENGTH = 12
 
 REMARKS = ("mean_of_means", "unequal_loss", "decomposed")
 """What is printed, and decides nothing about cases."""
+
+
+class DescriptionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to describe, and the meshes for which the user's plan is asked."""
+
+    source: str
+    meshes: tuple[Mesh, ...] = ()
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,3 +60,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         plain = msgspec.to_builtins(msgspec.structs.replace(self, refused={}, noise=""))
         decisive = {name: value for name, value in plain.items() if name not in REMARKS}
         return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:DIGEST_LENGTH]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process that builds the module answers: the description, or why there is none."""
+
+    description: Description | None = None
+    error: str = ""

@@ -6,7 +6,7 @@ file in `difftest.cases.layers`, so that no other module has to know which kinds
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from difftest.cases.layout import Layout
 from difftest.cases.ranges import Range
+from difftest.cases.script_values import python
 
 MOST_WIDTH = 4096
 MOST_FACTOR = 16.0
@@ -24,6 +25,14 @@ Parameters: TypeAlias = Mapping[str, tuple[int, ...]]
 
 Removable: TypeAlias = tuple[str, Mapping[str, Any]]
 """What a report calls an optional part of a layer, and the fields that take it away."""
+
+
+class OfTorch(NamedTuple):
+    """A class of `torch.nn`, and what it is made with."""
+
+    name: str
+    arguments: tuple[int, ...] = ()
+    options: Mapping[str, bool | float] = {}
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -290,11 +299,18 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Why no style of `parallelize_module` fits this layer, whatever its placements; empty if one may."""
         return ""
 
+    def of_torch(self) -> OfTorch | None:
+        """The module of torch that the layer is; None for a kind with a file in `workers.training.layers`."""
+        return None
+
     def spelled(self, path: str, *, moves: bool) -> str:
-        """The layer at `path` in a reproducer script, as Python.
+        """The layer at `path` in a reproducer script, as Python; by default the module of torch that it is.
 
         `moves`: the script's activations have placements. A container is spelled by its class's name and the
         layers it holds. `ValueError` if a script cannot show the layer.
         """
-        msg = f"layer {path} is a {type(self).__name__}, which cannot be spelled out"
-        raise ValueError(msg)
+        if not (made := self.of_torch()):
+            msg = f"layer {path} is a {type(self).__name__}, which cannot be spelled out"
+            raise ValueError(msg)
+        options = (f"{name}={python(value)}" for name, value in made.options.items())
+        return f"nn.{made.name}({', '.join((*map(python, made.arguments), *options))})"

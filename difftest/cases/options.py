@@ -93,8 +93,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `no_broadcast`: replicas rely on equal weights from the start, and none are sent.
     * `verified_shapes`: `DistributedDataParallel` verifies the shapes of all ranks' parameters.
     * `changing_number`: the loss is multiplied and divided by a Python number that differs in every step.
-    * `unoptimised`: XLA's backend compiles without optimisation, which takes half of the time. Nobody writes
-      that, but the result has to be the same.
+    * `unoptimised`: XLA's backend compiles as cheaply as it can (`difftest.cases.flags`), which takes a fifth
+      to a half of the time. Nobody writes that, but the result has to be the same.
     * `no_implicit_replication`: DTensors without torch's context of that name, where a user's model mixes no
       tensors of its own with them.
     * `inference`: a program of operators none of whose tensors requires a gradient runs in `inference_mode`.

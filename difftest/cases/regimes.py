@@ -36,7 +36,13 @@ def in_regime(
     if not drawn.size or regime == "normal":
         return drawn
     if regime == "nonfinite":
-        return _nonfinite(drawn, operand, rng)
+        # One or two NaNs and infinities; none where both bounds are given, which operators check
+        if operand.low is not None and operand.high is not None:
+            return drawn
+        values = drawn.copy()
+        for _ in range(int(rng.integers(1, MOST_NONFINITE + 1))):
+            values.flat[rng.integers(values.size)] = rng.choice((np.nan, np.inf, -np.inf))
+        return values
     return np.asarray(np.clip(_changed(regime, drawn, operand, dtype, rng), operand.low, operand.high))
 
 
@@ -66,16 +72,6 @@ def _changed(  # noqa: PLR0911  a regime each
             return np.sign(drawn) * np.exp2(rng.uniform(-most, most, drawn.shape))
         case _:
             return drawn
-
-
-def _nonfinite(drawn: Floats, operand: Operand, rng: np.random.Generator) -> Floats:
-    """One or two NaNs and infinities; none where both bounds are given, which operators check."""
-    if operand.low is not None and operand.high is not None:
-        return drawn
-    values = drawn.copy()
-    for _ in range(int(rng.integers(1, MOST_NONFINITE + 1))):
-        values.flat[rng.integers(values.size)] = rng.choice((np.nan, np.inf, -np.inf))
-    return values
 
 
 def _ties(drawn: Floats, operand: Operand, rng: np.random.Generator) -> Floats:

@@ -8,23 +8,22 @@ from difftest.commands import Group
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import json_option, trust_option, workers_option
+from difftest.jobs.ask.options import Json, Trust, Workers, own_options
 from difftest.jobs.ask.targets import FindingTarget, read_finding
-from difftest.jobs.filing.ablation import Ablated, ablated
+from difftest.jobs.filing.ablation import ablated
 from difftest.jobs.filing.execution import machine
 from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
 from difftest.records import evidence
+from difftest.records.finding import Finding
 
 GROUP = Group.UNDERSTAND
 
 
 @click.command("ablate")
 @click.argument("target", metavar="FINDING", type=FindingPath())
-@workers_option
-@trust_option
-@json_option
-def command(target: Path, workers: int | None, *, trust: bool, as_json: bool) -> int:
+@own_options
+def command(target: Path, workers: Workers, *, trust: Trust, as_json: Json) -> int:
     """Run a finding's reduced case again, changing one thing at a time.
 
     Exit status 1 when the unchanged case does not show the finding. The answers are kept with it, for drafts
@@ -34,7 +33,7 @@ def command(target: Path, workers: int | None, *, trust: bool, as_json: bool) ->
     check_runnable(subject.case, trust=trust)
     result = _run(subject, workers)
     if as_json:
-        answers, located = (result.answers, list(result.located)) if result else (None, [])
+        answers, located = (result.ablations, list(result.located)) if result else (None, [])
         named = {"fingerprint": subject.finding.fingerprint, "case": subject.case.id}
         print_json({**named, "ablations": answers, "located": located})
     else:
@@ -42,19 +41,19 @@ def command(target: Path, workers: int | None, *, trust: bool, as_json: bool) ->
     return int(result is None)
 
 
-def _run(subject: FindingTarget, workers: int | None) -> Ablated | None:
+def _run(subject: FindingTarget, workers: int | None) -> Finding | None:
     with machine("ablate", workers)(subject) as campaign:
         return ablated(campaign, subject)
 
 
-def _print(subject: FindingTarget, result: Ablated | None) -> None:
+def _print(subject: FindingTarget, result: Finding | None) -> None:
     name = readable(subject.finding.fingerprint)
     if result is None:
         click.echo(f"{name}: case {subject.case.id} does not show it now", err=True)
         return
     click.echo(f"{name}: case {subject.case.id}")
     for kind in (DISAPPEARS, STAYS, CHANGES, evidence.UNDECIDED):
-        for name, answer in result.answers.items():
+        for name, answer in result.ablations.items():
             if answer.startswith(kind):
                 click.echo(f"  {evidence.answer(kind)} when {name}{answer.removeprefix(kind)}")
     for line in result.located:

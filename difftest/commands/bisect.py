@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -11,7 +11,7 @@ from difftest.commands import Group
 from difftest.findings.bisect import Answer, Bisected, VersionResult, bisect
 from difftest.ground.state_folder import state_folder
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import Deciding, json_option, trust_option
+from difftest.jobs.ask.options import Deciding, Json, Trust, option, options
 from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.filing.bisection import ask_version, read_script
 from difftest.jobs.filing.script_runs import SECONDS
@@ -41,20 +41,45 @@ STATES: Mapping[Answer, State] = {"shown": "alive", "absent": "fixed"}
 CONCLUSIVE = ("came", "went")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BisectRequest:
-    """What the command was given; the fields are its options."""
+    """What the command was given."""
 
-    package: str
-    versions: str
-    times: int
-    every: bool
-    companions: tuple[str, ...]
-    environments: Path | None
-    python: Path | None
-    seconds: float
-    trust: bool
-    as_json: bool
+    package: Annotated[str, option(cls=Deciding, help="The package to bisect.")] = "torch_xla"
+    versions: Annotated[str, option(required=True, metavar="A,B,...", help="Its versions, oldest first.")]
+    times: Annotated[
+        int, option(type=click.IntRange(min=1), help="How often to run the script on each version.")
+    ] = TIMES
+    every: Annotated[bool, option(is_flag=True, help="Run every version instead of a binary search.")]
+    companions: Annotated[
+        tuple[str, ...],
+        option(
+            "--with",
+            cls=Deciding,
+            multiple=True,
+            metavar="REQUIREMENT",
+            help="Another requirement to install, such as 'torch=={version}'.  [default: by package]",
+        ),
+    ]
+    environments: Annotated[
+        Path | None,
+        option(
+            cls=Deciding,
+            type=click.Path(path_type=Path),
+            help="The folder where the environments are kept.  [default: bisect in difftest's state folder]",
+        ),
+    ]
+    python: Annotated[
+        Path | None,
+        option(
+            cls=Deciding,
+            type=click.Path(path_type=Path, exists=True),
+            help="The Python that makes the environments.  [default: the one running difftest]",
+        ),
+    ]
+    seconds: Annotated[float, option(type=float, help="The longest that one run may take.")] = SECONDS
+    trust: Trust
+    as_json: Json
 
 
 GROUP = Group.UNDERSTAND
@@ -62,43 +87,7 @@ GROUP = Group.UNDERSTAND
 
 @click.command("bisect")
 @click.argument("target", metavar="FINDING|SCRIPT", type=FindingPath())
-@click.option(
-    "--package", cls=Deciding, default="torch_xla", show_default=True, help="The package to bisect."
-)
-@click.option("--versions", required=True, metavar="A,B,...", help="Its versions, oldest first.")
-@click.option(
-    "--times",
-    type=click.IntRange(min=1),
-    default=TIMES,
-    show_default=True,
-    help="How often to run the script on each version.",
-)
-@click.option("--every", is_flag=True, help="Run every version instead of a binary search.")
-@click.option(
-    "--with",
-    "companions",
-    cls=Deciding,
-    multiple=True,
-    metavar="REQUIREMENT",
-    help="Another requirement to install, such as 'torch=={version}'.  [default: by package]",
-)
-@click.option(
-    "--environments",
-    cls=Deciding,
-    type=click.Path(path_type=Path),
-    help="The folder where the environments are kept.  [default: bisect in difftest's state folder]",
-)
-@click.option(
-    "--python",
-    cls=Deciding,
-    type=click.Path(path_type=Path, exists=True),
-    help="The Python that makes the environments.  [default: the one running difftest]",
-)
-@click.option(
-    "--seconds", type=float, default=SECONDS, show_default=True, help="The longest that one run may take."
-)
-@trust_option
-@json_option
+@options(BisectRequest)
 def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the decorators declare
     """Find the versions between which a fault appeared or disappeared.
 
@@ -143,7 +132,9 @@ def _environments(request: BisectRequest, extra: tuple[str, ...]) -> Environment
 
 def _described(package: str, result: Bisected) -> dict[str, Any]:
     """The result as JSON. The keys `asked` and `said` are part of the command's interface."""
-    answers = [asdict(one) | {"answer": one.answer, "said": one.output} for one in result.results]
+    answers = [
+        asdict(release) | {"answer": release.answer, "said": release.output} for release in result.results
+    ]
     for answer in answers:
         del answer["output"]
     return {
@@ -163,7 +154,9 @@ def _keep(folder: Path, package: str, result: Bisected) -> None:
     """Adds what each version showed to the finding, and the answer to its evidence if there is one."""
     subject = read_finding(folder)
     finding = subject.finding
-    answers = {f"{package} {one.version}": STATES.get(one.answer, "unclear") for one in result.results}
+    answers = {
+        f"{package} {release.version}": STATES.get(release.answer, "unclear") for release in result.results
+    }
     concluded = {f"versions of {package}": _meaning(result)} if result.verdict in CONCLUSIVE else {}
     subject.corpus.amend(
         finding.fingerprint,
@@ -173,7 +166,7 @@ def _keep(folder: Path, package: str, result: Bisected) -> None:
 
 
 def _print(package: str, result: Bisected) -> None:
-    for one in result.results:
-        last = one.output.strip().splitlines()[-1:] or [""]
-        click.echo(f"{package} {one.version}: {one.answer}; {last[0]}")
+    for release in result.results:
+        last = release.output.strip().splitlines()[-1:] or [""]
+        click.echo(f"{package} {release.version}: {release.answer}; {last[0]}")
     click.echo(f"{result.verdict}: {_meaning(result)}")

@@ -1,6 +1,6 @@
 """`difftest blind`: in which part of the cases a wrong number would be called known, whatever it is."""
 
-from pathlib import Path
+from typing import Annotated
 
 import click
 
@@ -8,13 +8,8 @@ from difftest.commands import Group
 from difftest.findings.blind import MOST, blind_shares
 from difftest.findings.ledger import read_ledger
 from difftest.ground.clock import utc_today
-from difftest.jobs.ask.options import (
-    json_option,
-    ledger_option,
-    max_world_size_option,
-    paths_option,
-    seed_option,
-)
+from difftest.jobs.ask.case_source import MaxWorldSize, Seed
+from difftest.jobs.ask.options import Json, KnownFaults, option, own_options, paths_option
 from difftest.jobs.proof.selftest_cases import DrawnCases
 from difftest.jobs.screen.output import print_json
 from difftest.records.blind import lines
@@ -25,16 +20,15 @@ GROUP = Group.ASK
 
 
 @click.command("blind")
-@seed_option
-@click.option(
-    "--cases", type=click.IntRange(min=1), default=CASES, show_default=True, help="How many cases to draw."
-)
-@paths_option("all whose cases run one by one")
-@max_world_size_option
-@ledger_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
-    seed: int, cases: int, paths: tuple[str, ...], max_world_size: int, ledger: Path, *, as_json: bool
+    seed: Seed,
+    cases: Annotated[int, option(type=click.IntRange(min=1), default=CASES, help="How many cases to draw.")],
+    paths: Annotated[tuple[str, ...], paths_option("all whose cases run one by one")],
+    max_world_size: MaxWorldSize,
+    ledger: KnownFaults,
+    *,
+    as_json: Json,
 ) -> int:
     """Print how much the known faults hide: nothing runs, and no framework is needed.
 

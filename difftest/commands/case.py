@@ -7,20 +7,13 @@ import click
 from difftest.cases.case_number import CaseNumber
 from difftest.commands import Group
 from difftest.jobs.ask.case_source import Drawing
-from difftest.jobs.ask.options import (
-    USUAL_PATHS,
-    max_world_size_option,
-    own_model_options,
-    paths_option,
-    seed_option,
-)
+from difftest.jobs.ask.options import options
 from difftest.jobs.ask.own_model import take_model
 
 GROUP = Group.ASK
 
 
 @click.command("case")
-@seed_option
 @click.option(
     "--index",
     "number",
@@ -29,9 +22,7 @@ GROUP = Group.ASK
     metavar="NUMBER",
     help="The case: 7, program-7, or 7/2 for the second further input of case 7.",
 )
-@own_model_options
-@paths_option(USUAL_PATHS)
-@max_world_size_option
+@options(Drawing, without={"inputs", "programs"})
 def command(number: str, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Print one generated case as JSON.
 

@@ -5,10 +5,9 @@ Or two trainings of the user's own, which `difftest.record` has recorded.
 
 import hashlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -18,17 +17,11 @@ from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.options import (
-    fail_on_option,
-    json_option,
-    least_compared_option,
-    ledger_option,
-    most_inconclusive_option,
-)
+from difftest.jobs.ask.options import Out, option, options
 from difftest.jobs.ask.request import Request
 from difftest.jobs.campaign.conclusion import conclude
 from difftest.jobs.campaign.run_pairs import are_runs, compare_runs
-from difftest.jobs.campaign.storage import Out, Output, opened
+from difftest.jobs.campaign.storage import Output, opened
 from difftest.jobs.campaign.tally import Tally
 from difftest.jobs.screen.activity import Working
 from difftest.records import announced
@@ -45,11 +38,24 @@ MOST_NAME = 60
 """Characters of the folders' names in the campaign's name, which is part of file names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CompareRequest(Request):
     """What the command was given."""
 
     bundles: tuple[Path, ...]
+    out: Annotated[
+        Path | str,
+        option(
+            type=Out(),
+            help="The folder or address of corpus and reports; of recorded runs, the page's folder.",
+        ),
+    ]
+    one_side: Annotated[
+        bool,
+        option(
+            is_flag=True, help="Runs of one side, such as torch, are enough: nothing is held against another."
+        ),
+    ] = False
 
 
 GROUP = Group.FIND
@@ -57,11 +63,6 @@ GROUP = Group.FIND
 
 @click.command("compare")
 @click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--out",
-    type=Out(),
-    help="The folder or address of corpus and reports; of recorded runs, the page's folder.",
-)
 @click.option(
     "--noise",
     type=click.Path(path_type=Path),
@@ -75,16 +76,7 @@ GROUP = Group.FIND
     metavar="FIRST=SECOND",
     help="Of recorded runs: what a module of the first is called in the second. May be repeated.",
 )
-@ledger_option
-@fail_on_option
-@least_compared_option
-@most_inconclusive_option
-@click.option(
-    "--one-side",
-    is_flag=True,
-    help="Runs of one side, such as torch, are enough: nothing is held against another.",
-)
-@json_option
+@options(CompareRequest)
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
 
@@ -105,7 +97,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 def _compare(request: CompareRequest, output: Output, joined: Joined) -> int:
     ledger = read_ledger(request.ledger)
     corpus = output.prepared_corpus()
-    name = _name(request.bundles)
+    # The campaign's name, which depends on the folders' full paths and not on their order
+    folders = sorted(str(bundle.resolve()) for bundle in request.bundles)
+    names = "-".join(Path(folder).name for folder in folders)[:MOST_NAME]
+    name = f"compare-{names}-{hashlib.sha256(chr(0).join(folders).encode()).hexdigest()[:DIGEST_LENGTH]}"
     campaign = Campaign(
         name=name, backends=joined.backends, execute=joined.execute, corpus=corpus, foreign=True
     )
@@ -129,10 +124,3 @@ def _expect_sides(joined: Joined, comparisons: Comparisons) -> None:
     if len({backend.SIDE for backend in joined.backends.values()}) < len(SIDES):
         for side in SIDES:
             comparisons.expect(side, "")
-
-
-def _name(bundles: Sequence[Path]) -> str:
-    """The campaign's name, which depends on the folders' full paths and not on their order."""
-    folders = sorted(str(bundle.resolve()) for bundle in bundles)
-    names = "-".join(Path(folder).name for folder in folders)[:MOST_NAME]
-    return f"compare-{names}-{hashlib.sha256(chr(0).join(folders).encode()).hexdigest()[:DIGEST_LENGTH]}"

@@ -8,7 +8,7 @@ import click
 
 from difftest.commands import Group
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.ask.targets import read_corpus
 from difftest.jobs.campaign.reachable_entries import reachable_entries
 from difftest.jobs.screen.output import print_json
@@ -32,8 +32,8 @@ GROUP = Group.REPORT
 
 @click.command("coverage")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@json_option
-def command(directory: Path, *, as_json: bool) -> None:
+@own_options
+def command(directory: Path, *, as_json: Json) -> None:
     """Print what the campaigns in DIR, an --out, compared with a verdict, and what they did not reach.
 
     Operators count by direction, by how their operands were cut, by dtype, regime and side. --json has all of
@@ -66,9 +66,9 @@ def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
     coverage, lacks = Coverage(), SupportTable()
     for part in (part for file in corpus.files_of_lines() for part in parts(file)):
         columns = part.columns({*COUNTED, *LACKS, "purpose"})
-        own = columns.texts("purpose").among({"campaign"})
-        coverage.add_columns(columns, own)
-        lacks.add_columns(columns, own)
+        own = columns.where(columns.texts("purpose").among({"campaign"}))
+        coverage.add(own)
+        lacks.add(own)
     return coverage, lacks
 
 
@@ -76,13 +76,13 @@ def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
     """The totals as aligned columns."""
     cells = [
         (
-            one.what,
-            _number(one.reachable),
-            _number(one.reached),
-            *(_number(one.by_side.get(s)) for s in sides),
-            _number(one.everywhere),
+            row.what,
+            _number(row.reachable),
+            _number(row.reached),
+            *(_number(row.by_side.get(s)) for s in sides),
+            _number(row.everywhere),
         )
-        for one in rows
+        for row in rows
     ]
     table = [("compared with a verdict", "there are", "reached", *sides, "on each side"), *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -97,7 +97,7 @@ def _number(count: int | None) -> str:
 
 def _not_reached(what: str, rows: list[Unreached]) -> Iterator[str]:
     """What was not reached of one kind, by reason, the most first; `rows` are in that order."""
-    yield f"\nnot reached of {what}: {sum(len(one.names) for one in rows):,}"
+    yield f"\nnot reached of {what}: {sum(len(row.names) for row in rows):,}"
     for one in rows[:MOST_REASONS]:
         yield f"  {len(one.names):5,}  {one.reason}: {_few(one)}"
     if others := rows[MOST_REASONS:]:
@@ -115,9 +115,9 @@ def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
     """Everything that is counted, for programs."""
     entries = reachable_entries()
     return {
-        "totals": [one._asdict() for one in totals(coverage, entries)],
-        "cuts": [one._asdict() for one in cuts(coverage)],
-        "blind": [one._asdict() for one in coverage.blind.rows()],
+        "totals": [total._asdict() for total in totals(coverage, entries)],
+        "cuts": [cut._asdict() for cut in cuts(coverage)],
+        "blind": [row._asdict() for row in coverage.blind.rows()],
         "cells": {
             what: [{**cell._asdict(), "comparisons": n} for cell, n in sorted(coverage.cells[what].items())]
             for what in WHAT
@@ -126,5 +126,5 @@ def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
         "rules": dict(sorted(coverage.rules.items())),
         "kernels": dict(sorted(coverage.kernels.items())),
         "lowered": dict(sorted(coverage.lowered.items())),
-        "unreached": [one._asdict() for one in unreached(coverage, lacks, entries)],
+        "unreached": [lacking._asdict() for lacking in unreached(coverage, lacks, entries)],
     }

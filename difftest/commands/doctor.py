@@ -13,7 +13,7 @@ import psutil
 from difftest.commands import Group
 from difftest.ground import installed
 from difftest.jobs.ask.capacity import most_ranks
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.installed import readiness
 from difftest.jobs.installed.readiness import State
 from difftest.jobs.screen.output import print_json
@@ -21,18 +21,18 @@ from difftest.jobs.screen.terminal import Style, print_line
 
 PACKAGES = {
     "numpy": "", "pandas": "", "pyarrow": "", "hypothesis": "",
-    "ray": "pip install 'difftest[cluster]'",
-    "torch": "pip install 'difftest[xla]', or 'difftest[cuda]' for the newest torch without XLA",
-    "torch_xla": "pip install 'difftest[xla]'",
-    "jax": "pip install 'difftest[xla]', for flash attention on XLA",
-    "torchax": "pip install 'difftest[torchax]', for the second XLA alone",
-    "flax": "pip install 'difftest[torchax]', which torchax imports",
+    "ray": "pip install -e '.[cluster]'",
+    "torch": "pip install -e '.[xla]', or '.[cuda]' for the newest torch without XLA",
+    "torch_xla": "pip install -e '.[xla]'",
+    "jax": "pip install -e '.[xla]', for flash attention on XLA",
+    "torchax": "pip install -e '.[torchax]', for the second XLA backend",
+    "flax": "pip install -e '.[torchax]', which torchax imports",
 }  # fmt: skip
 """What the service uses, and how to install it if it is not a requirement of difftest itself."""
 
 STYLES = {State.GOOD: Style.GOOD, State.LIMITED: Style.KNOWN, State.BAD: Style.ALARM}
 
-FOR_CHIPS = {"libtpu": "pip install 'difftest[xla,tpu]'"}
+FOR_CHIPS = {"libtpu": "pip install -e '.[xla,tpu]'"}
 """What it uses in addition on a machine with TPU chips."""
 
 
@@ -40,16 +40,17 @@ GROUP = Group.ASK
 
 
 @click.command("doctor")
-@json_option
-def command(*, as_json: bool) -> None:
+@own_options
+def command(*, as_json: Json) -> None:
     """Check this machine: devices, packages, Ray's token, the C compiler, memory and disk, with a verdict."""
     from workers.xla import devices
 
     used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
     packages = {name: installed.version(name) for name in used}
+    gpus = _gpus()
     result = {
         "machine": _machine(),
-        "devices": _devices(),
+        "devices": {"cuda": ", ".join(gpus) or "none: the torch side runs on CPU with gloo", "tpu": _chips()},
         "packages": packages,
         "missing": {name: used[name] for name, version in packages.items() if version is None},
     }
@@ -78,11 +79,6 @@ def _machine() -> dict[str, Any]:
         "memory": f"{memory.available / 2**30:.0f} of {memory.total / 2**30:.0f} GiB free",
         "ranks": f"at most {most_ranks()}",
     }
-
-
-def _devices() -> dict[str, str]:
-    gpus = _gpus()
-    return {"cuda": ", ".join(gpus) or "none: the torch side runs on CPU with gloo", "tpu": _chips()}
 
 
 def _chips() -> str:

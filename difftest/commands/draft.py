@@ -5,10 +5,12 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
+from difftest.findings.ledger import read_ledger
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import json_option, most_a_day_option, tracker_option
+from difftest.jobs.ask.options import Json, MostADay, Tracker, own_options
 from difftest.jobs.ask.targets import read_finding
-from difftest.jobs.filing.draft import Issue, write_issue
+from difftest.jobs.filing.draft import write_issue
+from difftest.jobs.filing.filing import Filing
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.REPORT
@@ -16,29 +18,24 @@ GROUP = Group.REPORT
 
 @click.command("draft")
 @click.argument("target", metavar="FINDING", type=FindingPath())
-@tracker_option
-@most_a_day_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Where to write the draft.  [default: issue.md in the finding's folder]",
 )
-@json_option
-def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None, *, as_json: bool) -> int:
+@own_options
+def command(target: Path, tracker: Tracker, most_a_day: MostADay, out: Path | None, *, as_json: Json) -> int:
     """Write an issue for a finding.
 
     Exit status 1 when the finding is reported already, does not reproduce reliably, has no script that shows
     it, or the day's number of drafts is reached. `difftest file` runs what comes before, too.
     """
-    issue = write_issue(read_finding(target), tracker, most_a_day, out)
+    filing = Filing.of(read_finding(target), read_ledger())
+    issue = write_issue(filing, tracker, most_a_day, out)
     if as_json:
         print_json(issue.entries())
     else:
         click.echo(issue.line(), err=issue.reason is not None)
-    _advise(issue)
-    return int(issue.reason is not None)
-
-
-def _advise(issue: Issue) -> None:
     for line in issue.advice:
         click.echo(f"difftest: {line}", err=True)
+    return int(issue.reason is not None)

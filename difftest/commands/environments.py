@@ -8,7 +8,7 @@ import click
 from difftest.commands import Group
 from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.installed.environments import make
 from difftest.jobs.installed.recipes import ALLOWED, RECIPES, everything, recipe, require_space
 from difftest.jobs.screen.output import print_json
@@ -49,8 +49,8 @@ def make_one(name: str, *, yes: bool) -> None:
 
 
 @command.command("list")
-@json_option
-def list_all(*, as_json: bool) -> None:
+@own_options
+def list_all(*, as_json: Json) -> None:
     """List the environments that were made, and those that can be."""
     there = {
         name: list(made_environments.requirements(made_environments.home() / name))

@@ -8,13 +8,7 @@ import click
 from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import (
-    json_option,
-    most_a_day_option,
-    tracker_option,
-    trust_option,
-    workers_option,
-)
+from difftest.jobs.ask.options import Json, MostADay, Tracker, Trust, Workers, own_options
 from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.filing.chain import Chain, HaltError, agreed
 from difftest.jobs.filing.execution import machine
@@ -27,7 +21,6 @@ GROUP = Group.REPORT
 
 @click.command("file")
 @click.argument("target", metavar="FINDING", type=FindingPath())
-@tracker_option
 @click.option(
     "--budget",
     type=click.IntRange(min=1),
@@ -35,19 +28,16 @@ GROUP = Group.REPORT
     show_default=True,
     help="The largest number of cases that the reduction runs.",
 )
-@most_a_day_option
-@workers_option
-@trust_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
     target: Path,
-    tracker: str | None,
+    tracker: Tracker,
     budget: int,
-    most_a_day: int,
-    workers: int | None,
+    most_a_day: MostADay,
+    workers: Workers,
     *,
-    trust: bool,
-    as_json: bool,
+    trust: Trust,
+    as_json: Json,
 ) -> int:
     """Take a finding to a draft: minimize, ablate, reproducer and draft, as far as they are not done yet.
 

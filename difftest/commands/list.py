@@ -7,7 +7,7 @@ import click
 
 from difftest.commands import Group
 from difftest.ground import plugins
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.screen.output import print_json
 
 KINDS = {
@@ -33,8 +33,8 @@ class PluginKind(click.Choice[str]):
 
 @click.command("list")
 @click.argument("kind", type=PluginKind(tuple(KINDS)))
-@json_option
-def command(kind: str, *, as_json: bool) -> None:
+@own_options
+def command(kind: str, *, as_json: Json) -> None:
     """List the backends, paths, checks or formats, with what each is for."""
     about = {name: _first_line(plugins.file(KINDS[kind], name)) for name in plugins.names(KINDS[kind])}
     if as_json:

@@ -7,7 +7,7 @@ import click
 from difftest.commands import Group
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import Backends, json_option, trust_option, workers_option
+from difftest.jobs.ask.options import Backends, Json, Trust, Workers, own_options
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.filing.reduction import Task, keep, read_task, search, size_in_words
 from difftest.jobs.screen.output import print_json
@@ -30,23 +30,21 @@ GROUP = Group.UNDERSTAND
     show_default=True,
     help="The largest number of cases to run.",
 )
-@workers_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Where to write the reduced case.  [default: reduced.json beside the case]",
 )
-@trust_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
     target: Path,
     backend: tuple[str, ...],
     budget: int,
-    workers: int | None,
+    workers: Workers,
     out: Path | None,
     *,
-    trust: bool,
-    as_json: bool,
+    trust: Trust,
+    as_json: Json,
 ) -> int:
     """Remove from a case what its fault does not need.
 

@@ -5,10 +5,10 @@ two nights run the same ones. The same night started twice continues.
 """
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -17,37 +17,57 @@ from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import StoppedError
-from difftest.jobs.ask.options import (
-    Deciding,
-    Duration,
-    address_option,
-    backends_option,
-    fail_on_option,
-    inputs_option,
-    json_option,
-    least_compared_option,
-    ledger_option,
-    max_world_size_option,
-    most_inconclusive_option,
-    own_model_options,
-    paths_option,
-    programs_option,
-    workers_option,
-)
+from difftest.jobs.ask.case_source import Programs
+from difftest.jobs.ask.options import Deciding, Duration, Out, option, options, paths_option
 from difftest.jobs.ask.own_model import take_model
 from difftest.jobs.ask.request import TWICE_EVERY, CampaignRequest
 from difftest.jobs.campaign.conclusion import conclude
 from difftest.jobs.campaign.generated_cases import campaign_on_cluster, define
 from difftest.jobs.campaign.night_before import night_before
 from difftest.jobs.campaign.progress import announce
-from difftest.jobs.campaign.storage import Out, Output, opened
+from difftest.jobs.campaign.storage import Output, opened
 from difftest.jobs.night.night import Night, run_night
 from difftest.records import announced, resume
 
 BUDGET_SECONDS = 3600.0
 
 PROGRAMS = 200
-"""How many programs come before every 20 other cases: they showed most of the causes of docs/faults.md."""
+"""Before every 20 other cases; programs showed most of the causes of docs/faults.md."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightlyRequest(CampaignRequest):
+    """A night; the seed is its date."""
+
+    out: Annotated[
+        Path | str, option(type=Out(), help="The folder or address where corpus and reports stay.")
+    ] = Path("runs/nightly")
+    cases: Annotated[
+        int | None,
+        option(
+            type=click.IntRange(min=1),
+            help="The largest number of new cases.  [default: no limit but --budget]",
+        ),
+    ] = None
+    budget: Annotated[
+        float | None,
+        option(
+            type=Duration(),
+            show_default="1h",
+            help="The time for everything: earlier findings, new cases, triage and drafts.",
+        ),
+    ] = BUDGET_SECONDS
+    paths: Annotated[tuple[str, ...], paths_option("all")] = ()
+    programs: Programs = PROGRAMS
+    known_cases: Annotated[
+        bool | None,
+        option(
+            "--known-cases/--no-known-cases",
+            help="Begin with a case of each known fault.  [default: on the first night of --out]",
+        ),
+    ] = None
+    twice_every: int = TWICE_EVERY
+    formats: tuple[str, ...] = ("junit",)
 
 
 GROUP = Group.FIND
@@ -55,56 +75,20 @@ GROUP = Group.FIND
 
 @click.command("nightly")
 @click.option(
-    "--out",
-    type=Out(),
-    default=Path("runs/nightly"),
-    show_default=True,
-    help="The folder or address where corpus and reports stay.",
-)
-@click.option(
-    "--budget",
-    type=Duration(),
-    default=BUDGET_SECONDS,
-    show_default="1h",
-    help="The time for everything: earlier findings, new cases, triage and drafts.",
-)
-@click.option(
-    "--cases",
-    type=click.IntRange(min=1),
-    help="The largest number of new cases.  [default: no limit but --budget]",
-)
-@click.option(
     "--date",
     "day",
     cls=Deciding,
     type=click.DateTime(["%Y-%m-%d"]),
     help="The date that the seed is made from.  [default: today, UTC]",
 )
-@own_model_options
-@paths_option("all")
-@backends_option
-@max_world_size_option
-@programs_option(PROGRAMS)
-@click.option(
-    "--known-cases/--no-known-cases",
-    default=None,
-    help="Begin with a case of each known fault.  [default: on the first night of --out]",
-)
-@inputs_option
-@workers_option
-@address_option
-@ledger_option
-@fail_on_option
-@least_compared_option
-@most_inconclusive_option
-@json_option
+@options(NightlyRequest, without={"seed", "fresh"})
 def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see decorators
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
     began, seed = time.monotonic(), seed_of(day or utc_today())
     options["model"] = take_model(options)
     if not options["model"] and not options["paths"]:
         options["paths"] = plugins.names("generators.paths")
-    request = CampaignRequest(began=began, seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
+    request = NightlyRequest(began=began, seed=seed, **options)
     announce(request)
     with opened(request.out) as output:
         return _run(request, output)

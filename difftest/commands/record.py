@@ -6,55 +6,60 @@ The machine needs neither Ray nor the other side's framework, and never meets th
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from difftest.cases.case import Case
-from difftest.cases.described import Description
 from difftest.commands import Group
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.case_source import Drawing
-from difftest.jobs.ask.options import (
-    USUAL_PATHS,
-    Backends,
-    json_option,
-    least_compared_option,
-    max_world_size_option,
-    most_inconclusive_option,
-    own_model_options,
-    paths_option,
-    seed_option,
-    trust_option,
-)
+from difftest.jobs.ask.options import Backends, Json, Trust, option, options
 from difftest.jobs.ask.own_model import take_model
-from difftest.jobs.ask.request import CASES
+from difftest.jobs.ask.request import CASES, LeastCompared, MostInconclusive
 from difftest.jobs.campaign.bundle_recording import Recording
 from difftest.jobs.screen.output import print_json
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_archive import SUFFIX, pack
 from difftest.records.case_files import read_case
-from difftest.records.completeness import described, lines, shortfalls
+from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE, described, lines, shortfalls
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRequest:
-    """What the command was given: CASE files, or else the cases to generate; empty `paths` mean all."""
+@dataclass(frozen=True, kw_only=True)
+class RecordRequest(Drawing):
+    """What the command was given: CASE files, or else the cases to generate."""
 
     files: tuple[Path, ...]
-    seed: int
-    model: Description | None
-    cases: int
-    paths: tuple[str, ...]
-    backends: tuple[str, ...]
-    max_world_size: int
-    workers: int
-    least_compared: float
-    most_inconclusive: float
-    out: Path
-    trust: bool
-    as_json: bool
+    cases: Annotated[
+        int,
+        option(
+            type=click.IntRange(min=1),
+            default=CASES,
+            help="How many cases to generate if no CASE file is given.",
+        ),
+    ]
+    backends: Annotated[
+        tuple[str, ...],
+        option(
+            type=Backends(),
+            required=True,
+            help="The backends to run, all in this Python; a suffix such as @2.9 is only a name.",
+        ),
+    ]
+    workers: Annotated[int, option(type=click.IntRange(min=1), default=1, help="How many runs at a time.")]
+    out: Annotated[
+        Path,
+        option(
+            type=click.Path(path_type=Path, file_okay=False),
+            required=True,
+            help="The folder of the bundle, new or empty; NAME.zip packs it into one file at the end.",
+        ),
+    ]
+    least_compared: LeastCompared = LEAST_COMPARED
+    most_inconclusive: MostInconclusive = MOST_INCONCLUSIVE
+    trust: Trust
+    as_json: Json
 
     @property
     def folder(self) -> Path:
@@ -69,36 +74,7 @@ GROUP = Group.FIND
 @click.argument(
     "files", nargs=-1, metavar="[CASE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-@seed_option
-@click.option(
-    "--cases",
-    type=click.IntRange(min=1),
-    default=CASES,
-    show_default=True,
-    help="How many cases to generate if no CASE file is given.",
-)
-@own_model_options
-@paths_option(USUAL_PATHS)
-@click.option(
-    "--backends",
-    type=Backends(),
-    required=True,
-    help="The backends to run, all in this Python; a suffix such as @2.9 is only a name.",
-)
-@max_world_size_option
-@click.option(
-    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many runs at a time."
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="The folder of the bundle, new or empty; NAME.zip packs it into one file at the end.",
-)
-@least_compared_option
-@most_inconclusive_option
-@trust_option
-@json_option
+@options(RecordRequest, without={"inputs", "programs"})
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
     from workers.backends import candidates
@@ -127,10 +103,7 @@ def _cases(request: RecordRequest) -> Iterator[tuple[int, Case]]:
             (index, check_runnable(read_case(file), trust=request.trust))
             for index, file in enumerate(request.files)
         )
-    drawing = Drawing(
-        seed=request.seed, model=request.model, paths=request.paths, max_world_size=request.max_world_size
-    )
-    return ((index, drawing.case(index)) for index in drawing.numbers(request.cases))
+    return ((index, request.case(index)) for index in request.numbers(request.cases))
 
 
 def _print(request: RecordRequest, recording: Recording, incomplete: list[str]) -> None:

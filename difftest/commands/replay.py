@@ -12,7 +12,7 @@ from difftest.commands import Group
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import Backends, json_option, load_option, trust_option
+from difftest.jobs.ask.options import Backends, Json, Load, Trust, own_options
 from difftest.jobs.ask.targets import read_target
 from difftest.jobs.campaign.cpu_load import busy
 from difftest.jobs.campaign.repeats import rates, repeats
@@ -31,11 +31,9 @@ GROUP = Group.UNDERSTAND
 @click.option(
     "--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often to run the case."
 )
-@load_option
-@trust_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
-    target: Path, backends: tuple[str, ...], times: int, load: int, *, trust: bool, as_json: bool
+    target: Path, backends: tuple[str, ...], times: int, load: Load, *, trust: Trust, as_json: Json
 ) -> int:
     """Run a case file, or the case of a finding's folder, again.
 

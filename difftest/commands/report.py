@@ -8,7 +8,7 @@ from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.ground.clock import utc_today
 from difftest.jobs.ask.damaged_records import set_aside_and_report
-from difftest.jobs.ask.options import Names, json_option, ledger_option
+from difftest.jobs.ask.options import Json, KnownFaults, Names, own_options
 from difftest.jobs.ask.targets import campaign_corpus
 from difftest.jobs.campaign.listed_again import list_again
 from difftest.jobs.campaign.reachable_entries import reachable_entries
@@ -26,9 +26,8 @@ GROUP = Group.REPORT
     type=Names("reports.formats"),
     help="The formats to write.  [default: parquet,summary,markdown,html]",
 )
-@ledger_option
-@json_option
-def command(directory: Path, formats: tuple[str, ...] | None, ledger: Path, *, as_json: bool) -> None:
+@own_options
+def command(directory: Path, formats: tuple[str, ...] | None, ledger: KnownFaults, *, as_json: Json) -> None:
     """Write the reports of DIR, the --out of a campaign, again, with what the ledger says today.
 
     Damaged records are set aside first. A finding that the ledger knows by now is known from here on; one

@@ -9,7 +9,7 @@ from difftest.commands import Group
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.consent import require_own_finding
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import Deciding, json_option, trust_option
+from difftest.jobs.ask.options import Deciding, Json, Trust, own_options
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing.execution import executing, machine
 from difftest.jobs.filing.kept_script import keep_script, replayed
@@ -40,10 +40,9 @@ GROUP = Group.REPORT
     type=click.Path(path_type=Path, exists=True),
     help="Recompile the graph of a crash with this Python's jaxlib.",
 )
-@trust_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
-    target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, trust: bool, as_json: bool
+    target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, trust: Trust, as_json: Json
 ) -> int:
     """Write one self-contained script that shows a finding.
 
@@ -58,7 +57,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     file = out or subject.folder / SCRIPT
     kept = keep_script(subject, made, file, graphs=artifacts)
     recompiled = (
-        replayed(subject, jax_python, made.script.text) if kept and jax_python and made.script else None
+        replayed(subject, jax_python, made.script.text)[1] if kept and jax_python and made.script else None
     )
     result = _result(subject, made, file, kept, recompiled)
     if as_json:

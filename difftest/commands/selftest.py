@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 import msgspec
@@ -20,16 +20,8 @@ from difftest.campaign.memo import Memo
 from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.ground.errors import StoppedError
-from difftest.jobs.ask.options import (
-    Names,
-    backends_option,
-    inputs_option,
-    json_option,
-    load_option,
-    max_world_size_option,
-    seed_option,
-    workers_option,
-)
+from difftest.jobs.ask.case_source import Inputs, MaxWorldSize, Seed
+from difftest.jobs.ask.options import ChosenBackends, Json, Load, Names, Workers, option, options
 from difftest.jobs.campaign.cluster import Cluster, on_cluster
 from difftest.jobs.campaign.cpu_load import busy
 from difftest.jobs.proof.correct_runs import null_summary
@@ -59,27 +51,53 @@ NULL_DEADLINES = 4.0
 """The deadline of correct runs, in usual deadlines: being slow on a busy machine must not look hung."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SelftestRequest:
     """What the command was given; `defects` are comma-separated, empty for all.
 
-    `part` is None for the planted defects and the null campaign, whose cases are on `paths`, by default on
-    all whose cases run one by one. It leaves out the first `after`. Empty `backends` are the usual ones.
+    `part` is None for the planted defects and the null campaign. Empty `backends` are the usual ones.
     """
 
     part: Literal["planted", "null", "green"] | None
-    cases: int | None
-    after: int
-    seed: int
-    paths: tuple[str, ...]
-    backends: tuple[str, ...]
-    max_world_size: int
-    inputs: int
-    defects: str
-    workers: int | None
-    load: int
-    out: Path | None
-    as_json: bool
+    cases: Annotated[
+        int | None,
+        option(
+            type=click.IntRange(min=1),
+            help="How many cases the null campaign runs, and at most each defect.  "
+            f"[default: {NULL_CASES}, {PLANTED_CASES}]",
+        ),
+    ]
+    after: Annotated[
+        int,
+        option(
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Leave out the first N cases of the null campaign, which an interrupted one has checked.",
+        ),
+    ] = 0
+    seed: Seed
+    paths: Annotated[
+        tuple[str, ...],
+        option(
+            type=Names("generators.paths"),
+            default=(),
+            help="The parallelism paths of the null campaign.  [default: all but operators]",
+        ),
+    ]
+    backends: ChosenBackends
+    max_world_size: MaxWorldSize
+    inputs: Inputs = 1
+    defects: Annotated[str, option(help="Only these planted defects, comma-separated.")] = ""
+    workers: Workers
+    load: Load
+    out: Annotated[
+        Path | None,
+        option(
+            type=click.Path(path_type=Path, file_okay=False),
+            help="The folder for selftest.json and selftest.html.",
+        ),
+    ]
+    as_json: Json
 
     @property
     def drawn(self) -> DrawnCases:
@@ -101,38 +119,7 @@ GROUP = Group.ASK
     flag_value="green",
     help="Only campaigns with a defect after which a green result would prove nothing.",
 )
-@click.option(
-    "--cases",
-    type=click.IntRange(min=1),
-    help="How many cases the null campaign runs, and at most each defect.  "
-    f"[default: {NULL_CASES}, {PLANTED_CASES}]",
-)
-@click.option(
-    "--after",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave out the first N cases of the null campaign, which an interrupted one has checked.",
-)
-@seed_option
-@click.option(
-    "--paths",
-    type=Names("generators.paths"),
-    default=(),
-    help="The parallelism paths of the null campaign.  [default: all but operators]",
-)
-@backends_option
-@max_world_size_option
-@inputs_option
-@click.option("--defects", default="", help="Only these planted defects, comma-separated.")
-@workers_option
-@load_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The folder for selftest.json and selftest.html.",
-)
-@json_option
+@options(SelftestRequest)
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings, or with --green whether a green result can be trusted.
 

@@ -15,7 +15,7 @@ from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.standing import Standing, in_words, of_cause
 from difftest.jobs.ask.finding_path import FindingPath
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.screen.terminal import Style, print_line
 from difftest.records.evidence import OTHER, OTHER_SINGLE, SINGLE
@@ -35,8 +35,8 @@ WIDEST = 120
 
 @click.command("show")
 @click.argument("target", metavar="FINDING", type=FindingPath())
-@json_option
-def command(target: Path, *, as_json: bool) -> None:
+@own_options
+def command(target: Path, *, as_json: Json) -> None:
     """Show a finding: what is wrong and where, the evidence, its files, and the next commands.
 
     FINDING is its folder, or the last eight characters of its fingerprint where a folder in runs/ has it.

@@ -3,7 +3,7 @@
 import click
 
 from difftest.commands import Group
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.proof.support_table import SAMPLE, Support, markdown, table
 from difftest.jobs.screen.output import print_json
 
@@ -22,8 +22,8 @@ GROUP = Group.ASK
 
 
 @click.command("support")
-@json_option
-def command(*, as_json: bool) -> None:
+@own_options
+def command(*, as_json: Json) -> None:
     """Print which backend supports which path, and why it does not support the others.
 
     The table is made by asking every backend about generated cases.

@@ -15,13 +15,7 @@ from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.capacity import check_runnable, most_ranks
 from difftest.jobs.ask.finding_path import located
-from difftest.jobs.ask.options import (
-    Deciding,
-    json_option,
-    ledger_option,
-    trust_option,
-    workers_option,
-)
+from difftest.jobs.ask.options import Deciding, Json, KnownFaults, Trust, Workers, own_options
 from difftest.jobs.ask.targets import read_corpus
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.screen.output import print_json
@@ -49,20 +43,17 @@ GROUP = Group.UNDERSTAND
     cls=Deciding,
     help="Run nothing: the findings are no longer new, and fail no campaign with --fail-on new.",
 )
-@ledger_option
-@workers_option
-@trust_option
-@json_option
+@own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare
     folder: Path,
     fingerprints: tuple[str, ...],
     times: int,
-    ledger: Path,
-    workers: int | None,
+    ledger: KnownFaults,
+    workers: Workers,
     *,
     acknowledge: bool,
-    trust: bool,
-    as_json: bool,
+    trust: Trust,
+    as_json: Json,
 ) -> int:
     """Run the findings of a campaign again: those that are named, or all.
 
@@ -77,10 +68,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     for finding in chosen:
         check_runnable(corpus.simplest(finding.fingerprint), trust=trust)
     triaged = _triage(corpus, chosen, known_faults, times, workers, as_json=as_json) if chosen else []
-    if triaged and all(one.finding.status == Status.ERROR for one in triaged):
+    if triaged and all(result.finding.status == Status.ERROR for result in triaged):
         msg = f"no finding could be run again: {triaged[0].trouble}"
         raise InfrastructureError(msg)
-    passing = [one for one in triaged if one.passes]
+    passing = [result for result in triaged if result.passes]
     if as_json:
         _print_json(triaged, passing, expired, damaged)
     else:
@@ -108,9 +99,9 @@ def _triage(  # noqa: PLR0913  a corpus, a ledger, and how much to run
     # No backend is required: one that lacks a package must fail its own findings, not the whole triage.
     with on_cluster(candidates(_backends(chosen)), workers=workers, required=(), working="triage") as cluster:
         campaign = cluster.campaign("triage", corpus)
-        for one in triage(campaign, ledger, utc_today(), times, chosen, most_ranks=most_ranks()):
-            triaged.append(one)
-            click.echo(_line(one), err=as_json)
+        for result in triage(campaign, ledger, utc_today(), times, chosen, most_ranks=most_ranks()):
+            triaged.append(result)
+            click.echo(_line(result), err=as_json)
     return triaged
 
 
@@ -126,9 +117,9 @@ def _print_json(
 ) -> None:
     print_json(
         {
-            "findings": [_described(one) for one in triaged],
+            "findings": [_described(result) for result in triaged],
             "expired": [_described_entry(entry) for entry in expired],
-            "passing": [one.finding.fingerprint for one in passing],
+            "passing": [result.finding.fingerprint for result in passing],
             "damaged": damaged,
         }
     )
@@ -137,11 +128,11 @@ def _print_json(
 def _print(
     triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...], damaged: int, warning: str
 ) -> None:
-    counts = Counter(one.finding.status for one in triaged)
+    counts = Counter(result.finding.status for result in triaged)
     statuses = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"
     unread = f"; {damaged} damaged records" if damaged else ""
     click.echo(f"{len(triaged)} findings: {statuses}{unread}")
-    for cause in causes((one.finding for one in triaged), of_programs_alone=True):
+    for cause in causes((result.finding for result in triaged), of_programs_alone=True):
         if cause.operators:
             names = " ".join((cause.finding.fingerprint, *cause.others))
             click.echo(f"cause: {cause.operators_in_short} on {', '.join(cause.backends)}: {names}")

@@ -20,6 +20,7 @@ from difftest.findings.facts import facts
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge import checks, damage
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import NumbersFacts, RemarkFacts
 from difftest.judge.fingerprint import DIGEST_LENGTH, Fingerprint
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -30,14 +31,16 @@ MOST = 0.02
 
 NATURES = ("", "ranks part", "not finite", *damage.WORDS)
 SIZES = (
-    "1 / 6 elements (16.7%) differ; greatest 1.3e-09, 12 x the rounding noise 1e-10; values are about 1",
-    "6 / 6 elements (100.0%) differ; greatest 7e+20, 1e+30 x the rounding noise 1e-10; values are about 1",
+    (12.0, NumbersFacts(differing=1, elements=6, greatest=1.3e-09, scale=1.0, floor=1e-10)),
+    (1e30, NumbersFacts(differing=6, elements=6, greatest=7e20, scale=1.0, floor=1e-10)),
 )
+"""The ratio and the facts of a small and of a great mismatch."""
+
 APART = (
     "ranks [1] differ from rank 0 by up to 1.3e-09; ranks [0, 1] must hold the same bits",
     "ranks [1, 2, 3] differ from rank 0 by up to 7e+20; ranks [0, 1, 2, 3] must hold the same bits",
 )
-"""What details of a small and of a great mismatch say after the tensor, and those of ranks that differ."""
+"""What the remarks on a few and on many ranks that differ say."""
 
 
 class Pair(NamedTuple):
@@ -52,7 +55,7 @@ def blind_shares(ledger: Ledger, cases: Iterable[tuple[Case, Collection[str]]], 
     shares = BlindShares()
     for case, backends in cases:
         for backend, by_check in blind_places(ledger, case, backends, today).items():
-            shares.add(backend, by_check)
+            shares.count(backend, by_check)
     return shares
 
 
@@ -122,12 +125,11 @@ def _is_of(entry: Entry, pair: Pair) -> bool:
 
 def _mismatches(place: Divergence) -> Iterator[Divergence]:
     """Mismatches of every nature and size at one place."""
-    details = APART if checks.load(place.check).TRAITS.compares_ranks else SIZES
-    for nature, detail in product(NATURES, details):
+    of_ranks = [(None, RemarkFacts(remark=remark)) for remark in APART]
+    sizes = of_ranks if checks.load(place.check).TRAITS.compares_ranks else SIZES
+    for nature, (ratio, size) in product(NATURES, sizes):
         words = ", ".join(filter(None, (nature, "after the first step" if place.step else "")))
-        where = f"step {place.step}, {place.stage}, {place.tensor}"
-        text = f"{where}: {detail}" + (f"; {nature}" if nature else "")
-        yield replace(place, nature=words, detail=text)
+        yield replace(place, nature=words, facts=size, ratio=ratio)
 
 
 def _is_hidden(entries: Iterable[Entry], shown: Divergence) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from difftest.judge.outcome import Symptom
-from difftest.judge.programs import LEFT_OPEN, LOST_ALIAS
+from difftest.judge.programs import LOST_ALIAS
 from difftest.records.evidence import WRONG_SIBLINGS
 from difftest.records.finding import Finding
 
@@ -79,8 +79,8 @@ def key(finding: Finding) -> Key:
     shown = finding.divergence
     if finding.upstream:
         return ("upstream", finding.upstream)
-    if shown.symptom is Symptom.UNDEFINED and (why := shown.detail.partition(LEFT_OPEN)[2]):
-        return ("undefined", shown.side, why)
+    if shown.symptom is Symptom.UNDEFINED and shown.left_open:
+        return ("undefined", shown.side, shown.left_open)
     if shown.cause:
         return ("failure", shown.side, shown.check, shown.symptom, shown.cause)
     return _of_program(finding) if finding.operators else _of_numbers(finding)

@@ -1,4 +1,4 @@
-"""The facts of a case that a ledger's entry may name in `where`, as words."""
+"""The facts that a ledger's entry may name: of a case in `where`, and of a divergence in `what`, as words."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,6 +9,8 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature
+from difftest.judge.divergence import Divergence
+from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 
 FACTS = (
     "path",
@@ -33,6 +35,41 @@ FACTS = (
     "tied",
     "before_spmd",
 )
+
+
+SHOWN_FACTS = (
+    *("step", "stage", "tensor", "kind", "message"),
+    *("differing", "greatest", "noise", "count", "property", "actual", "expected", "remark"),
+)
+
+
+def shown_facts(shown: Divergence) -> Mapping[str, str]:
+    """Those of the `SHOWN_FACTS` that a divergence has.
+
+    Of a failure these are the exception's type or the signal, and the message. Of wrong numbers `differing`
+    is as `3 / 12`, and `greatest` and `noise`, the error in units of the rounding noise, are as people read
+    them. Values of another kind have `count`, `actual` and `expected`, as do a `property` such as the dtype.
+    What else a check says is a `remark`.
+    """
+    place = {"step": str(shown.step), "stage": str(shown.stage), "tensor": shown.tensor}
+    match shown.facts:
+        case FailureFacts(kind=kind, message=message):
+            return place | {"kind": kind, "message": message}
+        case NumbersFacts(differing=differing, elements=elements, greatest=greatest):
+            noise = f"{shown.ratio or 0.0:.3g}"
+            return place | {
+                "differing": f"{differing} / {elements}",
+                "greatest": f"{greatest:.4g}",
+                "noise": noise,
+            }
+        case KindsFacts(count=count, actual=actual, expected=expected):
+            return place | {"count": str(count), "actual": actual, "expected": expected}
+        case PropertyFacts(property=name, actual=actual, expected=expected):
+            return place | {"property": name, "actual": actual, "expected": expected}
+        case RemarkFacts(remark=remark):
+            return place | {"remark": remark}
+        case None:
+            return place
 
 
 def facts(case: Case) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.cases.layers.module import function_called
 from difftest.cases.resets import resets
-from difftest.findings.facts import FACTS, facts
+from difftest.findings.facts import FACTS, SHOWN_FACTS, facts, shown_facts
 from difftest.findings.faults import KNOWN, KnownFault, known
 from difftest.ground.errors import UsageError
 from difftest.ground.plugins import IN, plain
@@ -28,6 +28,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.records import read_limits
 from difftest.records.evidence import DECIDED_BY
+from difftest.records.finding import Finding
 
 _PATTERN = re.compile(r"[*?[]")
 """What makes a pattern of a text."""
@@ -42,10 +43,11 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One known fault: patterns (`*`, `?`, `[...]`) for what a divergence of it says.
+    """One known fault: patterns (`*`, `?`, `[...]`) for what a divergence of it shows.
 
     A `fingerprint` that names an environment (`torch_dtensor@newest-*`) is about that one alone.
-    `detail` begins with step and stage. `cause` says of a failure its kind, message and frame, and of a
+    `what` maps facts of the divergence (`difftest.findings.facts.SHOWN_FACTS`) to patterns; one without
+    such a fact is not meant. `cause` says of a failure its kind, message and frame, and of a
     crash the stage, without numbers (`difftest.judge.divergence.identity`). `nature` is the word for the
     damage to wrong numbers, empty for others. `where` maps facts of the case (`difftest.findings.facts`) to
     patterns. It is for mismatches, whose fingerprints say little of their cause. `operators` are patterns
@@ -64,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     upstream: str
     reason: str
     expires: date
-    detail: str = "*"
+    what: Mapping[str, str] = {}
     cause: str = "*"
     nature: str = "*"
     where: Mapping[str, str] = {}
@@ -78,9 +80,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.predicts and self.predicts not in (allowed := predictions.names()):
             msg = f"entry {self.fingerprint!r} predicts {self.predicts!r}; allowed: {', '.join(allowed)}"
             raise ValueError(msg)
-        if unknown := sorted(set(self.where) - set(FACTS)):
-            msg = f"entry {self.fingerprint!r} asks for {', '.join(unknown)}; allowed: {', '.join(FACTS)}"
-            raise ValueError(msg)
+        for name, named, allowed in (("what", self.what, SHOWN_FACTS), ("where", self.where, FACTS)):
+            if unknown := sorted(set(named) - set(allowed)):
+                given = f"entry {self.fingerprint!r} asks in `{name}` for {', '.join(unknown)}"
+                msg = f"{given}; allowed: {', '.join(allowed)}"
+                raise ValueError(msg)
         if self.quarantine and not (self.where or self.operators):
             msg = f"entry {self.fingerprint!r} is a quarantine of every case; `where` must say of which"
             raise ValueError(msg)
@@ -92,9 +96,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def conditions(self) -> int:
-        """How many patterns it has beside the fingerprint: an entry with more of them is more specific."""
-        patterns = (self.detail, self.cause, self.nature)
-        named = (self.operators, self.predicts, self.decided_by)
+        """How much it asks for beside the fingerprint: an entry that asks for more is more specific."""
+        patterns = (self.cause, self.nature)
+        named = (self.what, self.operators, self.predicts, self.decided_by)
         return sum(pattern != "*" for pattern in patterns) + len(self.where) + sum(map(bool, named))
 
     @property
@@ -122,11 +126,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 msgspec.structs.replace(shown, backend=self.written(shown.backend)).fingerprint,
                 self.fingerprint,
             ),
-            (shown.detail, self.detail),
             (shown.cause, self.cause),
             (shown.nature, self.nature),
         )
-        return self.predicts in {"", *shown.predicted} and all(fnmatchcase(*pair) for pair in texts)
+        if self.predicts not in {"", *shown.predicted} or not all(fnmatchcase(*pair) for pair in texts):
+            return False
+        actual = shown_facts(shown) if self.what else {}
+        return all(name in actual and fnmatchcase(actual[name], text) for name, text in self.what.items())
 
     def _is_decided(self, case: Case, evidence: Mapping[str, str]) -> bool:
         """Whether the case takes the option of `decided_by`, without which the finding's own run agrees."""
@@ -160,6 +166,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         `evidence` is that of the finding, where there is one already.
         """
         return next((entry for entry in self.counting(today) if entry.matches(shown, case, evidence)), None)
+
+    def entry_of(self, finding: Finding, case: Case, today: date) -> Entry | None:
+        """The first entry about a finding that counts `today`, or None; `case` is one that showed it."""
+        return self.entry(finding.divergence, case, today, finding.evidence)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The first entry that keeps a case from a backend `today`, or None."""

@@ -15,10 +15,10 @@ from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
 from difftest.ground.plugins import IN, plain
 from difftest.judge import damage
-from difftest.judge.divergence import Divergence
+from difftest.judge.facts import NOT_FINITE, OTHER_KINDS, KindsFacts
 from difftest.judge.fingerprint import FAILURES
 from difftest.judge.outcome import Symptom
-from difftest.judge.programs import LEFT_OPEN, LOST_ALIAS
+from difftest.judge.programs import LOST_ALIAS
 from difftest.judge.stage import Stage
 from difftest.records.evidence import DECIDED_BY
 from difftest.records.finding import Finding
@@ -54,14 +54,12 @@ _NATURES = {
 }
 """What the damage to a tensor looks like, in words for a title; other natures are words already."""
 
-_PLACE = re.compile(r"^.*?(?:step \d+, )?(?:\w+, )?(?:rank \d+|[\w.]+): (?=\S)")
 _KIND = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<message>.*)", re.DOTALL)
 _LOGGED = re.compile(
     r"^[\d:. -]*(?:\b[EF][\d:. ]*)?(?:external/)?(?:[\w.-]+/)*(?P<file>[\w-]+\.(?:cc|h|cpp)):\d+\] "
 )
 """How a log's line begins, in the words of torch_xla and of glog: time and place."""
 
-_KINDS = re.compile(r"values are (?P<got>[\w ]+) where the oracle's are (?P<want>[\w ]+)")
 _RULE = re.compile(r"\bOp\(op=(?P<name>[\w.]+?)(?:\.default)?,.*?@ mesh: \([\d, ]*\)\)[.,;:]*\s*", re.DOTALL)
 _ASIDE = re.compile(
     r"(?:,? please report a bug.*)|(?: \(could this error message be improved.*)"
@@ -141,9 +139,11 @@ def _failure(finding: Finding) -> str:
     subject = shown.operator or (finding.operators[0] if len(finding.operators) == 1 else "")
     if shown.symptom is Symptom.HANG:
         return f"{subject} hangs {where}".lstrip()
-    kind, message = _raised(shown)
+    failure = shown.failure
+    kind, message, frame = (
+        (failure.kind, failure.message, failure.frame) if failure else (shown.symptom, shown.what, "")
+    )
     if shown.symptom is Symptom.CRASH:
-        frame = (shown.cause.split("\n") + [""] * 3)[2]
         why = f": {sentence(message)}" if "Check failed" in message else f", in {frame}" if frame else ""
         return f"{subject} dies of {kind} {where}{why}".lstrip()
     if rule := _RULE.search(message):
@@ -160,25 +160,17 @@ def _public(operator: str) -> str:
     return operator.removeprefix("aten.").partition(".")[0].removeprefix("_").removeprefix("unsafe_")
 
 
-def _raised(shown: Divergence) -> tuple[str, str]:
-    """The type of a failure and its message, from the divergence's detail."""
-    text = _PLACE.sub("", shown.detail, count=1)
-    match = _KIND.match(text)
-    return (match["kind"], match["message"]) if match else (str(shown.symptom), text)
-
-
 def _mismatch(finding: Finding) -> str:
     """What is wrong with the results of a run that finished."""
     shown = finding.divergence
-    text = shown.detail.partition(f"{shown.tensor}: ")[2] if shown.tensor else shown.detail
     if shown.symptom is Symptom.UNDEFINED:
         results = f"results of {shown.operator}" if shown.operator else "results"
-        return f"{results} differ where torch leaves them open: {_after(text, LEFT_OPEN)}"
+        return f"{results} differ where torch leaves them open: {shown.left_open or sentence(shown.what)}"
     if shown.symptom is Symptom.NONFINITE:
         return _nonfinite(finding)
     if shown.ratio is None:
         subject = f"result of {shown.operator}" if shown.operator else shown.tensor
-        clause = sentence(text.partition(";")[0])
+        clause = sentence(shown.what.partition(";")[0])
         return f"{subject}: {clause}" if subject else clause
     words = [word for word in shown.nature.split(", ") if word and word != shown.operator]
     how = ", ".join(_NATURES.get(word, word) for word in words)
@@ -189,10 +181,11 @@ def _mismatch(finding: Finding) -> str:
 
 def _nonfinite(finding: Finding) -> str:
     """Which values are of another kind, and of which."""
-    subject, kinds = _wrong(finding).removeprefix("wrong "), _KINDS.search(finding.divergence.detail)
-    if kinds:
-        return f"{subject} has {kinds['got']} instead of {kinds['want']}"
-    mixed = "of other kinds" in finding.divergence.detail
+    subject, facts = _wrong(finding).removeprefix("wrong "), finding.divergence.facts
+    kinds = facts if isinstance(facts, KindsFacts) else KindsFacts(count=0, actual=NOT_FINITE)
+    if kinds.expected:
+        return f"{subject} has {kinds.actual} instead of {kinds.expected}"
+    mixed = kinds.actual == OTHER_KINDS
     return f"{subject} has {'numbers, infinities or NaN in wrong places' if mixed else 'infinities or NaN'}"
 
 
@@ -209,7 +202,3 @@ def _wrong(finding: Finding) -> str:
         case _:
             what = "result" if shown.operator else shown.tensor.partition(".")[0]
             return f"wrong {what} of {of}" if of else f"wrong {what or 'numbers'}"
-
-
-def _after(text: str, mark: str) -> str:
-    return text.partition(mark)[2] or sentence(text)

@@ -133,7 +133,7 @@ def _triage_one(corpus: Corpus, ledger: Ledger, today: date, rerun_case: _Rerun,
         "checked": utc_now().isoformat(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
-    entry = ledger.entry(finding.divergence, corpus.case(finding.fingerprint), today, finding.evidence)
+    entry = ledger.entry_of(finding, corpus.case(finding.fingerprint), today)
     others = tuple(sorted(set(decided) - {finding.fingerprint, AGREES}))
     return Triaged(
         finding=checked,

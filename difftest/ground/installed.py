@@ -37,18 +37,18 @@ def required(*packages: str) -> frozenset[str]:
     while left:
         if (name := canonicalize_name(left.pop())) not in names:
             names.add(name)
-            left += [one.name for one in _requirements(name) if _applies(one, "")]
+            left += [requirement.name for requirement in _requirements(name) if _applies(requirement, "")]
     return frozenset(names)
 
 
 def how_to_install(package: str) -> str:
     """The command that installs `package`: with the extra of this package that brings it, if one does."""
     name = canonicalize_name(package)
-    ours = [one for one in _requirements(OURS) if canonicalize_name(one.name) == name]
+    ours = [requirement for requirement in _requirements(OURS) if canonicalize_name(requirement.name) == name]
     extras = (metadata.metadata(OURS).get_all("Provides-Extra") or ()) if ours else ()
     for extra in (one for one in extras if one not in FOR_DEVELOPERS):
-        if any(_applies(one, extra) for one in ours):
-            return f"pip install '{OURS}[{extra}]'"
+        if any(_applies(requirement, extra) for requirement in ours):
+            return f"pip install -e '.[{extra}]'"  # in the checkout: no index has this package
     return f"pip install {package}"
 
 

@@ -7,17 +7,17 @@ backend, path, check and stage are the same and the damage looks alike.
 
 import re
 from collections.abc import Collection
-from typing import Annotated, TypeAlias
 
 import msgspec
 
+from difftest.judge.facts import Facts, FailureFacts, Whole
 from difftest.judge.fingerprint import Fingerprint
 from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
+from difftest.judge.words import in_words, place
 
-Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""A whole number that the tables can hold."""
-
+LEFT_OPEN = "; torch leaves open: "
+"""What stands in a detail before the reason why numbers may differ, in the words of torch's documentation."""
 
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
 _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
@@ -99,9 +99,10 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     or a text without numbers. A mismatch of numbers has no cause; its `nature` (`difftest.judge.damage`)
     identifies it where there is a word for it. `operator` names the operator of a program that is at
     fault, for grouping; the nature of a mismatch begins with it. `ratio` is the greatest error in units of
-    the noise floor, None where nothing was measured. `detail` is for people and is no part of the identity.
+    the noise floor, None where nothing was measured. `facts` say what is wrong, None in records that do not
+    say it, and `left_open` why torch's documentation leaves the numbers open, empty where it does not.
     `predicted` names the models of known faults that give the very numbers that were measured
-    (`difftest.judge.predictions`); it is no part of the identity either.
+    (`difftest.judge.predictions`). None of the three is part of the identity.
     """
 
     backend: str
@@ -115,7 +116,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     nature: str = ""
     operator: str = ""
-    detail: str = ""
+    facts: Facts | None = None
+    left_open: str = ""
     log: str = ""
     ratio: float | None = None
     predicted: tuple[str, ...] = ()
@@ -124,6 +126,24 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
         """Shortens the log of a divergence that is made, or read from a file."""
         if len(self.log) > LOG_BYTES // 4:  # a character has at most four bytes
             msgspec.structs.force_setattr(self, "log", shortened(self.log))
+
+    @property
+    def detail(self) -> str:
+        """Where and what is wrong, in words for people."""
+        if self.facts is None:
+            return ""
+        where = place(self.facts, self.step, self.stage, self.tensor)
+        return where + self.what + (f"{LEFT_OPEN}{self.left_open}" if self.left_open else "")
+
+    @property
+    def failure(self) -> FailureFacts | None:
+        """How the run failed; None where it finished."""
+        return self.facts if isinstance(self.facts, FailureFacts) else None
+
+    @property
+    def what(self) -> str:
+        """What is wrong, in words, without the place; empty where nothing says it."""
+        return in_words(self.facts, self.ratio) if self.facts else ""
 
     @property
     def fingerprint(self) -> str:

@@ -11,12 +11,14 @@ import numpy.typing as npt
 from difftest.cases.case import Case
 from difftest.cases.layout import ALONE
 from difftest.judge import noise
-from difftest.judge.divergence import Divergence, Whole, identity
+from difftest.judge.divergence import Divergence, identity
 from difftest.judge.elements import Bools, errors, near_overflow, overflows_alone
 from difftest.judge.events import Events
+from difftest.judge.facts import FailureFacts, MismatchFacts, NumbersFacts, Whole
 from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
+from difftest.judge.words import numbers
 
 Key: TypeAlias = tuple[int, Stage, str]
 """Step, stage and tensor name."""
@@ -100,32 +102,39 @@ class MeasuredRun:
         return decided & ~overflows_alone(truth, value) if self.near_overflow else decided
 
     def tensor_divergence(  # noqa: PLR0913, PLR0917  what a divergence is made of
-        self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None, nature: str = ""
+        self,
+        check: str,
+        symptom: Symptom,
+        at: Key,
+        facts: MismatchFacts,
+        ratio: float | None = None,
+        nature: str = "",
     ) -> Divergence:
         """A divergence of this run at one tensor."""
         step, stage, tensor = at
-        where = {
-            "stage": stage,
-            "step": step,
-            "tensor": tensor,
-            "detail": f"step {step}, {stage}, {tensor}: {detail}",
-        }
-        return self.divergence(check=check, symptom=symptom, nature=nature, ratio=ratio, **where)
+        where = {"step": step, "stage": stage, "tensor": tensor}
+        return self.divergence(check=check, symptom=symptom, facts=facts, nature=nature, ratio=ratio, **where)
 
-    def failure(self, check: str, failure: Failure, prefix: str = "") -> Divergence:
-        """The divergence of a run that failed; `prefix` begins its detail."""
-        place = f"step {failure.step}, {failure.stage}, rank {failure.rank}"
-        detail = f"{prefix}{place}: {failure.kind}: {failure.message}"
-        where = {"stage": failure.stage, "step": failure.step, "detail": detail}
+    def failure(self, check: str, failure: Failure, *, again: bool = False) -> Divergence:
+        """The divergence of a run that failed; `again`: it was the second run."""
         layers = self.case.model.layers if self.case.model.is_program else ()
-        operators = {layer.title for layer in layers}
+        cause = identity(failure, {layer.title for layer in layers})
+        facts = FailureFacts(
+            kind=failure.kind,
+            message=failure.message,
+            frame=failure.frame.rpartition("/")[2],
+            rank=failure.rank,
+            again=again,
+        )
         return self.divergence(
             check=check,
             symptom=failure.symptom,
-            cause=identity(failure, operators),
+            stage=failure.stage,
+            step=failure.step,
+            cause=cause,
             operator=failure.operator,
+            facts=facts,
             log=failure.log,
-            **where,
         )
 
     def divergence(self, **fields: Any) -> Divergence:  # noqa: ANN401  the other fields of `Divergence`
@@ -177,15 +186,19 @@ def beyond(measurement: Measurement) -> bool:
 
 def describe(measurement: Measurement) -> str:
     """One line, in the shape of `torch.testing`'s messages."""
-    share = measurement.differing / max(measurement.elements, 1)
-    limit = (
-        "exact: none allowed"
-        if measurement.exact
-        else f"{measurement.ratio:.3g} x the rounding noise {measurement.floor:.2g}"
-    )
-    return (
-        f"{measurement.differing} / {measurement.elements} elements ({share:.1%}) differ; "
-        f"greatest {measurement.greatest:.4g}, {limit}; values are about {measurement.scale:.3g}"
+    return numbers(numbers_facts(measurement), measurement.ratio)
+
+
+def numbers_facts(measurement: Measurement, damage: str = "") -> NumbersFacts:
+    """What a measurement says of wrong numbers, whose damage has this word."""
+    return NumbersFacts(
+        differing=measurement.differing,
+        elements=measurement.elements,
+        greatest=measurement.greatest,
+        scale=measurement.scale,
+        floor=measurement.floor,
+        exact=measurement.exact,
+        damage=damage,
     )
 
 

@@ -18,7 +18,7 @@ from difftest.judge.damage import (
     wrong_ranks,
 )
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Key, MeasuredRun, beyond, describe
+from difftest.judge.measured import Key, MeasuredRun, beyond, numbers_facts
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
@@ -41,8 +41,8 @@ def mismatches(
     for key, measurement in run.measured.items():
         if key[1] is stage and wanted(key[2]) and beyond(measurement):
             word = _nature(run, key, lonely)
-            detail = describe(measurement) + (f"; {word}" if word else "")
-            yield run.tensor_divergence(check, Symptom.MISMATCH, key, detail, measurement.ratio, word)
+            wrong = numbers_facts(measurement, word)
+            yield run.tensor_divergence(check, Symptom.MISMATCH, key, wrong, measurement.ratio, word)
 
 
 def _nature(run: MeasuredRun, key: Key, lonely: Callable[[int], bool]) -> str:

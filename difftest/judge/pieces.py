@@ -5,8 +5,9 @@ import numpy as np
 
 from difftest.cases.layout import local_slices
 from difftest.judge import noise
-from difftest.judge.divergence import Divergence, Whole
+from difftest.judge.divergence import Divergence
 from difftest.judge.elements import errors
+from difftest.judge.facts import Whole
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.noise import FLOORS_MOST
 

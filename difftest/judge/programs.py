@@ -16,9 +16,6 @@ from difftest.judge.stage import STAGES, Stage
 LOST_ALIAS = "lost alias"
 """The nature of a tensor that an operator changed elsewhere, in a view of it, and not here."""
 
-LEFT_OPEN = "; torch leaves open: "
-"""What stands in a detail before the reason why numbers may differ, in the words of torch's documentation."""
-
 SHAPED_BY_VALUES = frozenset({"argwhere", "nonzero", "nonzero_static"})
 """Operators whose result has a shape that depends on values: other values are another shape."""
 
@@ -108,5 +105,4 @@ def _undefined(case: Case, divergence: Divergence) -> Divergence:
     numbers = divergence.tensor and by_values
     if not case.model.undefined or not numbers:
         return divergence
-    detail = f"{divergence.detail}{LEFT_OPEN}{case.model.undefined}"
-    return msgspec.structs.replace(divergence, symptom=Symptom.UNDEFINED, detail=detail)
+    return msgspec.structs.replace(divergence, symptom=Symptom.UNDEFINED, left_open=case.model.undefined)

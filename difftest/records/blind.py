@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from difftest.records.columns import Columns
 
 COUNTED = ("backend", "blind")
-"""The columns of lines that `BlindShares.add_columns` needs."""
+"""The columns of lines that `BlindShares.add` needs."""
 
 
 class Share(NamedTuple):
@@ -39,7 +37,7 @@ class BlindShares:
     sums: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     cases: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
-    def add(self, backend: str, shares: Mapping[str, float], cases: int = 1) -> None:
+    def count(self, backend: str, shares: Mapping[str, float], cases: int = 1) -> None:
         """Counts equal cases with their share by check."""
         for check, share in shares.items():
             self.sums[backend, check] += share * cases
@@ -51,10 +49,10 @@ class BlindShares:
             self.sums[key] += other.sums[key]
             self.cases[key] += count
 
-    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
-        """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        for (backend, text), lines in columns.grouped(chosen, *COUNTED):
-            self.add(backend, msgspec.json.decode(text, type=dict[str, float]), lines)
+    def add(self, lines: Columns) -> None:
+        """Counts lines of campaigns, among whose columns are `COUNTED`."""
+        for (backend, text), number in lines.grouped(*COUNTED):
+            self.count(backend, msgspec.json.decode(text, type=dict[str, float]), number)
 
     def rows(self) -> tuple[Share, ...]:
         """Every backend and check that was counted, the greatest share first."""

@@ -9,7 +9,7 @@ import msgspec
 
 from difftest.ground.errors import UsageError
 from difftest.ground.plugins import ENVIRONMENT, IN
-from difftest.judge.divergence import Whole
+from difftest.judge.facts import Whole
 from difftest.records import read_limits
 from difftest.records.disk import refuse_links_below, whole_lines
 

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from difftest.judge.capability import Lack
 from difftest.records.columns import MEASUREMENTS, Columns
-from difftest.records.observation import CANARIES_SINCE, LOST, REFUSED, UNSUPPORTED, Observation, in_short
+from difftest.records.observation import CANARIES_SINCE, LOST, REFUSED, UNSUPPORTED, in_short
 from difftest.records.support import is_usual
 
 COMPLETED = AGREE, DIVERGE = "agree", "diverge"
@@ -32,7 +31,7 @@ GROUPED = (
     *("fingerprints", "lacks", "canary"),
 )
 COUNTED = (*GROUPED, "schema", MEASUREMENTS, f"{MEASUREMENTS}.ratio", f"{MEASUREMENTS}.exact")
-"""The columns of lines that `Comparisons.add_columns` needs."""
+"""The columns of lines that `Comparisons.add` needs."""
 
 
 class CountedFor(NamedTuple):
@@ -114,7 +113,7 @@ class Counts:
         numbers = {"lost": self.lost.total(), "refused": self.not_run.total()}
         return ", ".join(f"{number:,} {ended}" for ended, number in numbers.items() if number)
 
-    def add(self, backend: str, ended: Ended, lines: int = 1) -> None:
+    def add(self, backend: str, ended: Ended, lines: int) -> None:
         """Counts some lines of a backend that ended alike."""
         if ended.canary:
             self.canaries[_bounded(self.canaries, ended.canary)] += lines
@@ -162,38 +161,17 @@ class Comparisons:
         """Makes a backend one of those that are counted, so that it is there even if it has no line."""
         self.places.setdefault(CountedFor(side, backend), Counts())
 
-    def add(self, observation: Observation) -> None:
-        """Counts one line of a campaign; the oracle's are no comparisons."""
-        if (verdict := observation.verdict) != ORACLE:
-            place = CountedFor(observation.side, observation.backend, observation.path)
-            ended = Ended(
-                verdict,
-                observation.outcome.status,
-                observation.reason_in_short,
-                observation.fingerprints,
-                observation.lacks,
-                observation.canary,
-            )
-            self.places.setdefault(place, Counts()).add(observation.backend, ended)
-            rounded = [one.ratio for one in observation.measurements if not one.exact]
-            watched = verdict == AGREE and observation.schema >= CANARIES_SINCE
-            self.ratios += [ratio for ratio in [max(rounded, default=0.0)] if watched and ratio > 0.0]
-
-    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_], by: str = "path") -> None:
-        """Counts the chosen lines of some columns, among which are `COUNTED`.
-
-        `by` is the column that counts as the path.
-        """
-        names = (by if name == "path" else name for name in GROUPED)
-        for values, lines in columns.grouped(chosen, *names):
+    def add(self, lines: Columns, by: str = "path") -> None:
+        """Counts lines of a campaign; the oracle's are no comparisons. `by` is the column of the path."""
+        for values, number in lines.grouped(*(by if name == "path" else name for name in GROUPED)):
             side, backend, path, verdict, status, reason, kind, fingerprints, lacks, canary = values
             if verdict != ORACLE:
                 shown = msgspec.json.decode(fingerprints, type=tuple[str, ...])
                 lacking = msgspec.json.decode(lacks, type=tuple[Lack, ...])
                 ended = Ended(verdict, status, kind or in_short(reason), shown, lacking, canary)
-                self.places.setdefault(CountedFor(side, backend, path), Counts()).add(backend, ended, lines)
-        watched = columns.texts("verdict").among({AGREE}) & (columns.numbers("schema") >= CANARIES_SINCE)
-        self.ratios += _greatest(columns, chosen & watched)
+                self.places.setdefault(CountedFor(side, backend, path), Counts()).add(backend, ended, number)
+        watched = lines.texts("verdict").among({AGREE}) & (lines.numbers("schema") >= CANARIES_SINCE)
+        self.ratios += _greatest(lines.where(watched))
 
     def include(self, other: "Comparisons") -> None:
         """Adds the counts of other comparisons."""
@@ -233,13 +211,13 @@ class Comparisons:
         return totals
 
 
-def _greatest(columns: Columns, chosen: npt.NDArray[np.bool_]) -> list[float]:
-    """The greatest ratio of each chosen line, of the lines with an error."""
-    counts = columns.numbers(MEASUREMENTS)
+def _greatest(lines: Columns) -> list[float]:
+    """The greatest ratio of each line, of the lines with an error."""
+    counts = lines.numbers(MEASUREMENTS)
     of_line = np.repeat(np.arange(len(counts)), counts)
-    rounds = chosen[of_line] & ~columns.numbers(f"{MEASUREMENTS}.exact")
+    rounds = ~lines.numbers(f"{MEASUREMENTS}.exact")
     greatest = np.zeros(len(counts))
-    np.maximum.at(greatest, of_line[rounds], columns.numbers(f"{MEASUREMENTS}.ratio")[rounds])
+    np.maximum.at(greatest, of_line[rounds], lines.numbers(f"{MEASUREMENTS}.ratio")[rounds])
     return [float(ratio) for ratio in greatest[greatest > 0.0]]
 
 

@@ -36,7 +36,7 @@ MOST_REFUSED = 0.2
 """The largest share of a backend's comparisons that may be refused in the run, against the support table."""
 
 LEAST_TO_AGREE = 3
-"""Of so many requested comparisons of a backend one must agree."""
+"""A backend with at least this many requested comparisons must agree in one of them."""
 
 ALMOST_NONE = 0.25
 """The share of what a backend usually expresses of a path, as recorded, that it must have expressed."""
@@ -228,7 +228,7 @@ def why(counts: Counts) -> str:
 
     What is not supported only counts where nothing was requested. `none requested` where there is nothing.
     """
-    each = missing(counts) or [("unsupported", *one) for one in counts.unsupported.most_common()]
+    each = missing(counts) or [("unsupported", *counted) for counted in counts.unsupported.most_common()]
     words = [f"{number} {ended} ({reason})" for ended, reason, number in each[:MOST_REASONS]]
     left = sum(number for *_, number in each[MOST_REASONS:])
     return ", ".join(words + ([f"{left} for other reasons"] if left else [])) or "none requested"

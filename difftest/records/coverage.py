@@ -4,20 +4,16 @@ A line says what its comparison covered (`difftest.records.covered`), and only o
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from difftest.judge.reached import Names
 from difftest.records.blind import COUNTED as BLIND
 from difftest.records.blind import BlindShares
 from difftest.records.columns import Columns
-from difftest.records.covered import ByEvenness
-from difftest.records.observation import Observation
 
 What: TypeAlias = Literal["forward", "backward", "entries", "differentiated"]
 WHAT: tuple[What, ...] = ("forward", "backward", "entries", "differentiated")
@@ -29,7 +25,7 @@ DISPATCHED: tuple[What, ...] = ("forward", "backward")
 PREFIX = "covered."
 OTHERS = ("rules", "lowered", "parts")
 COUNTED = (*BLIND, "dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, *OTHERS)))
-"""The columns of lines that `Coverage.add_columns` needs."""
+"""The columns of lines that `Coverage.add` needs."""
 
 
 class Place(NamedTuple):
@@ -78,44 +74,30 @@ class Coverage:
     lowered_by: set[str] = field(default_factory=set)
     blind: BlindShares = field(default_factory=BlindShares)
 
-    def add(self, observation: Observation) -> None:
-        """Counts one line of a campaign."""
-        place = Place(observation.dtype, observation.regime, observation.side)
+    def add(self, lines: Columns) -> None:
+        """Counts lines of a campaign, among whose columns are `COUNTED`."""
         for what in WHAT:
-            self._count(what, getattr(observation.covered, what), place)
-        self._count_parts(observation.covered.parts, observation.side)
-        self.rules.update(observation.covered.rules)
-        self.ruled_by.update([observation.backend] * bool(observation.covered.rules))
-        self.lowered.update(observation.covered.lowered)
-        self.lowered_by.update([observation.backend] * bool(observation.covered.lowered))
-        self.blind.add(observation.backend, observation.blind)
-        if observation.covered.lowered:
-            for what in DISPATCHED:
-                for names in getattr(observation.covered, what).values():
-                    self.kernels.update(names)
-
-    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
-        """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        for what in WHAT:
-            for (text, *place), lines in columns.grouped(chosen, f"{PREFIX}{what}", *Place._fields):
-                names = msgspec.json.decode(text, type=dict[str, Names])
-                self._count(what, names, Place(*place), lines)
-        for (text, side), lines in columns.grouped(chosen, f"{PREFIX}parts", "side"):
-            self._count_parts(msgspec.json.decode(text, type=dict[str, Names]), side, lines)
-        for counts, by, name in (
-            (self.rules, self.ruled_by, "rules"),
-            (self.lowered, self.lowered_by, "lowered"),
-        ):
-            for (text, backend), lines in columns.grouped(chosen, f"{PREFIX}{name}", "backend"):
-                for one in msgspec.json.decode(text, type=Names):
-                    counts[one] += lines
-                    by.add(backend)
-        self.blind.add_columns(columns, chosen)
-        lowered = chosen & ~columns.texts(f"{PREFIX}lowered").among({"[]"})
+            for (text, *place), number in lines.grouped(f"{PREFIX}{what}", *Place._fields):
+                for evenness, own in msgspec.json.decode(text, type=dict[str, Names]).items():
+                    self.cells[what].update({ComparedWay(name, evenness, *place): number for name in own})
+        for (text, side), number in lines.grouped(f"{PREFIX}parts", "side"):
+            for kind, own in msgspec.json.decode(text, type=dict[str, Names]).items():
+                self.parts.update({CoveredPart(kind, name, side): number for name in own})
+        self._add_by_backend(self.rules, self.ruled_by, lines, "rules")
+        self._add_by_backend(self.lowered, self.lowered_by, lines, "lowered")
+        self.blind.add(lines)
+        lowered = lines.where(~lines.texts(f"{PREFIX}lowered").among({"[]"}))
         for what in DISPATCHED:
-            for (text,), lines in columns.grouped(lowered, f"{PREFIX}{what}"):
+            for (text,), number in lowered.grouped(f"{PREFIX}{what}"):
                 for own in msgspec.json.decode(text, type=dict[str, Names]).values():
-                    self.kernels.update(dict.fromkeys(own, lines))
+                    self.kernels.update(dict.fromkeys(own, number))
+
+    @staticmethod
+    def _add_by_backend(counts: Counter[str], by: set[str], lines: Columns, column: str) -> None:
+        for (text, backend), number in lines.grouped(f"{PREFIX}{column}", "backend"):
+            for name in msgspec.json.decode(text, type=Names):
+                counts[name] += number
+                by.add(backend)
 
     def include(self, other: "Coverage") -> None:
         """Adds the counts of other lines."""
@@ -155,18 +137,10 @@ class Coverage:
         """The operators whose rules of DTensor were used."""
         return frozenset(rule.partition(" ")[0] for rule in self.rules)
 
-    def _count_parts(self, names: Mapping[str, Names], side: str, lines: int = 1) -> None:
-        for kind, own in names.items():
-            self.parts.update({CoveredPart(kind, name, side): lines for name in own})
-
-    def _count(self, what: What, names: ByEvenness, place: Place, lines: int = 1) -> None:
-        for evenness, own in names.items():
-            self.cells[what].update({ComparedWay(name, evenness, *place): lines for name in own})
-
 
 def together(coverages: Iterable[Coverage]) -> Coverage:
     """What several campaigns covered together."""
     total = Coverage()
-    for one in coverages:
-        total.include(one)
+    for coverage in coverages:
+        total.include(coverage)
     return total

@@ -1,6 +1,7 @@
 """The names under which `finding.json` stores a finding's evidence, and what reports call them.
 
-The stored names are part of the file's format and stay as they are; `label` gives the words for people.
+The stored names are part of the file's format (`FORMER` are those of schema 2); `label` gives the words for
+people.
 """
 
 UNDECIDED = "no telling"
@@ -17,19 +18,19 @@ OTHER_SINGLE = "other_single"
 
 TWO_BY_TWO = (SINGLE, OTHER, OTHER_SINGLE)
 
-DECIDED_BY = "decided by"
+DECIDED_BY = "decided_by"
 """The options of the case without which the run agrees."""
 
 LATER_CHECKS = "then"
 """What else the checks report of the same run: most often a consequence."""
 
-CORRECT_SIBLINGS = "right beside it"
+CORRECT_SIBLINGS = "right_siblings"
 """The same side's backends that computed the case correctly."""
 
-WRONG_SIBLINGS = "wrong beside it"
+WRONG_SIBLINGS = "wrong_siblings"
 """The same side's backends that show the same fault."""
 
-SET_ASIDE = "set aside"
+SET_ASIDE = "set_aside"
 """The kind of the `LethalError` for which the case does not run again; only where there was one."""
 
 POSTPONED = "postponed"
@@ -37,6 +38,14 @@ POSTPONED = "postponed"
 
 REPLAYED = "replayed"
 """What a replay of the HLO on another XLA showed; begins with `diverges` where it is still wrong."""
+
+FORMER = {
+    "decided by": DECIDED_BY,
+    "right beside it": CORRECT_SIBLINGS,
+    "wrong beside it": WRONG_SIBLINGS,
+    "set aside": SET_ASIDE,
+}
+"""The names under which earlier versions stored evidence, with the present ones."""
 
 _LABELS = {
     SINGLE: "on one device",

@@ -6,12 +6,18 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 import msgspec
 
 from difftest.ground.errors import DamagedError, UsageError
-from difftest.judge.divergence import Divergence, Whole
+from difftest.judge.divergence import Divergence
+from difftest.judge.facts import Whole
 from difftest.judge.pieces import Piece
+from difftest.records.evidence import FORMER
+from difftest.records.former_details import elsewhere, with_facts
 from difftest.records.former_names import current_name
 
-SCHEMA = 2
-"""Schema 1 had the divergence's fields among the finding's own, and the names in `_RENAMED`."""
+SCHEMA = 3
+"""Schema 2 had a sentence, `detail`, instead of a divergence's facts, and other names of the evidence.
+
+Schema 1 had the divergence's fields among the finding's own, too, and the names in `_RENAMED`.
+"""
 
 _RENAMED = {"seen": "cases_by_campaign", "untold": "unannounced"}
 """Keys of schema 1, and what they are called since."""
@@ -23,16 +29,11 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """A number of cases or of runs."""
 
 
-class Uncovered(msgspec.Struct, frozen=True, array_like=True):
-    """What the ledger must know of a divergence: its detail, its case as JSON, its operator and predictions.
+class Uncovered(msgspec.Struct, frozen=True):
+    """A divergence that the ledger must know, without its log, and the case that showed it as JSON."""
 
-    Records without the operator say that any operator of the case may have shown it.
-    """
-
-    detail: str
+    divergence: Divergence
     case: str
-    operator: str = ""
-    predicted: tuple[str, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """The finding in a file of schema 1 or 2.
+        """The finding in a file of this schema or an earlier one.
 
         `DamagedError` where it cannot be read, another `UsageError` where it is too new.
         """
@@ -120,7 +121,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(msg)
             if version == SCHEMA:
                 return msgspec.json.decode(text, type=cls)
-            return msgspec.convert(_from_schema_1(msgspec.json.decode(text, type=dict[str, Any])), type=cls)
+            fields = msgspec.json.decode(text, type=dict[str, Any])
+            return msgspec.convert(
+                _from_schema_2(_from_schema_1(fields) if version == 1 else fields), type=cls
+            )
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             msg = f"finding cannot be read: {error}"
             raise DamagedError(msg) from error
@@ -131,6 +135,31 @@ def _from_schema_1(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     The divergence's `cause` and `nature` are not in such a file.
     """
-    divergence = {name: fields[name] for name in Divergence.__struct_fields__ if name in fields}
+    divergence = {name: fields[name] for name in (*Divergence.__struct_fields__, "detail") if name in fields}
     finding = {_RENAMED.get(name, name): value for name, value in fields.items()}
-    return finding | {"divergence": divergence, "schema": SCHEMA}
+    return finding | {"divergence": divergence}
+
+
+class _Uncovered(msgspec.Struct, frozen=True, array_like=True):
+    """What schema 2 kept of a divergence that the ledger must know. Without an operator it may be any."""
+
+    detail: str
+    case: str
+    operator: str = ""
+    predicted: tuple[str, ...] = ()
+
+
+def _from_schema_2(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of schema 2 in the form of this one."""
+    divergence = fields.get("divergence")
+    evidence = msgspec.convert(fields.get("evidence", {}), type=dict[str, str])
+    changes: dict[str, Any] = {
+        "divergence": with_facts(divergence),
+        "evidence": {FORMER.get(name, name): text for name, text in evidence.items()},
+        "schema": SCHEMA,
+    }
+    if fields.get("uncovered"):
+        earlier = msgspec.convert(fields["uncovered"], type=_Uncovered)
+        own = elsewhere(divergence, earlier.detail, operator=earlier.operator, predicted=earlier.predicted)
+        changes["uncovered"] = {"divergence": own, "case": earlier.case}
+    return {**fields, **changes}

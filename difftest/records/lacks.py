@@ -4,21 +4,18 @@ A missing capability is a row here and never a finding (`difftest.judge.capabili
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from difftest.judge.capability import Lack
 from difftest.records.columns import Columns
-from difftest.records.observation import Observation
 
 COUNTED = ("backend", "dtype", "lacks")
-"""The columns of lines that `SupportTable.add_columns` needs."""
+"""The columns of lines that `SupportTable.add` needs."""
 
 
 class LackRow(NamedTuple):
@@ -55,19 +52,20 @@ class SupportTable:
 
     counted: dict[tuple[str, str, str], _Counted] = field(default_factory=dict)
 
-    def add(self, observation: Observation) -> None:
-        """Counts one line of a campaign."""
-        self._count(observation.backend, observation.lacks, observation.dtype, 1)
+    def add(self, lines: Columns) -> None:
+        """Counts lines of campaigns, among whose columns are `COUNTED`.
 
-    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
-        """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        texts = [columns.texts(name) for name in COUNTED]
-        keys, numbers = np.unique(
-            np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True
-        )
-        for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
-            backend, dtype, lacks = (text.distinct[code] for text, code in zip(texts, key, strict=True))
-            self._count(backend, msgspec.json.decode(lacks, type=tuple[Lack, ...]), dtype, lines)
+        A line counts once for an operator, whatever the backend lacks for it.
+        """
+        for (backend, dtype, text), number in lines.grouped(*COUNTED):
+            by_key: dict[tuple[str, str, str], set[Lack]] = {}
+            for lack in msgspec.json.decode(text, type=tuple[Lack, ...]):
+                key = (lack.operator, backend, "" if lack.operator else lack.overload)
+                by_key.setdefault(key, set()).add(lack)
+            for key, own in by_key.items():
+                counted = self.counted.setdefault(key, _Counted())
+                counted.lacks |= own
+                counted.dtypes[dtype] += number
 
     def include(self, other: "SupportTable") -> None:
         """Adds the counts of other lines."""
@@ -91,14 +89,3 @@ class SupportTable:
                 tuple(sorted(counted.dtypes)),
                 counted.dtypes.total(),
             )
-
-    def _count(self, backend: str, lacks: Iterable[Lack], dtype: str, lines: int) -> None:
-        """Counts `lines` equal lines: each once for an operator, whatever it lacks for it."""
-        by_key: dict[tuple[str, str, str], set[Lack]] = {}
-        for lack in lacks:
-            key = (lack.operator, backend, "" if lack.operator else lack.overload)
-            by_key.setdefault(key, set()).add(lack)
-        for key, own in by_key.items():
-            counted = self.counted.setdefault(key, _Counted())
-            counted.lacks |= own
-            counted.dtypes[dtype] += lines

@@ -9,7 +9,7 @@ import msgspec
 
 from difftest.ground.errors import DamagedError, UsageError
 from difftest.judge.capability import Lack
-from difftest.judge.divergence import Whole
+from difftest.judge.facts import Whole
 from difftest.judge.losses import Losses
 from difftest.judge.measured import Measurement
 from difftest.records.covered import Covered

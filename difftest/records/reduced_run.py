@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
 from difftest.records import read_limits
 from difftest.records.disk import replace_file
+from difftest.records.former_details import with_facts
 
 FILE = "reduced_run.json"
 
@@ -35,7 +37,8 @@ def read(folder: Path, case: str) -> ReducedRun | None:
     """The run in a finding's folder; None where there is none of that `case`, or one that is damaged."""
     try:
         text = read_limits.read(folder / FILE, read_limits.MOST_FINDING_BYTES)
-        run = msgspec.json.decode(text, type=ReducedRun)
+        fields = msgspec.json.decode(text, type=dict[str, Any])
+        run = msgspec.convert({**fields, "divergence": with_facts(fields.get("divergence"))}, type=ReducedRun)
     except (OSError, DamagedError, msgspec.DecodeError):
         return None
     return run if run.case == case else None

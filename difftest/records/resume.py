@@ -23,7 +23,7 @@ from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import keep_ranges, move_aside, open_plain, writing
 from difftest.records.index import parts
-from difftest.records.observation import LOST, Observation
+from difftest.records.observation import LOST
 
 _NAME = re.compile(r"[\w.-]{1,200}")
 _CASE = ("index", "case", "runs", "fingerprints", END)
@@ -42,23 +42,15 @@ class CampaignRecord:
     sightings: dict[str, set[int]] = field(default_factory=dict)
     comparisons: Comparisons = field(default_factory=Comparisons)
 
-    def add(self, observation: Observation) -> None:
-        """Adds one line of a case that is complete."""
-        self.cases.add((observation.index, observation.case))
-        self.runs += 1
-        self.comparisons.add(observation)
-        for fingerprint in observation.fingerprints:
-            self.sightings.setdefault(fingerprint, set()).add(observation.index)
-
-    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
-        """Adds the chosen lines, which are of cases that are complete."""
-        index, case, shown = columns.numbers("index"), columns.texts("case"), columns.texts("fingerprints")
-        ids = map(case.distinct.__getitem__, case.codes[chosen].tolist())
-        self.cases.update(zip(index[chosen].tolist(), ids, strict=True))
-        self.runs += int(np.count_nonzero(chosen))
-        self.comparisons.add_columns(columns, chosen)
+    def add(self, lines: Columns) -> None:
+        """Adds lines of cases that are complete."""
+        index, case, shown = lines.numbers("index"), lines.texts("case"), lines.texts("fingerprints")
+        ids = map(case.distinct.__getitem__, case.codes.tolist())
+        self.cases.update(zip(index.tolist(), ids, strict=True))
+        self.runs += len(index)
+        self.comparisons.add(lines)
         for code, value in enumerate(shown.distinct):
-            indices = index[chosen & (shown.codes == code)].tolist()
+            indices = index[shown.codes == code].tolist()
             for fingerprint in msgspec.json.decode(value, type=tuple[str, ...]) if indices else ():
                 self.sightings.setdefault(fingerprint, set()).update(indices)
 
@@ -93,7 +85,7 @@ def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:
     for part in parts(file):
         columns = part.columns({*_CASE, *COUNTED})
         complete = _complete(columns)
-        recorded.add_columns(columns, complete)
+        recorded.add(columns.where(complete))
         kept += [(part.start + first, part.start + after) for first, after in _ranges(columns, complete)]
         end = part.end
     if sum(after - first for first, after in kept) < end:

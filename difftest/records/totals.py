@@ -195,7 +195,7 @@ def _refused(lacks: SupportTable, backends: AbstractSet[str]) -> Mapping[str, st
     for row in rows:
         refused[row.operator] = f"{row.backend} refused its programs"
     for row in rows:
-        names = [name for one in row.overloads for name in (one, one.partition(".")[0])]
+        names = [name for overload in row.overloads for name in (overload, overload.partition(".")[0])]
         refused |= dict.fromkeys(names, f"refused by {row.backend}")
     return refused
 

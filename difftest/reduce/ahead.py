@@ -51,7 +51,10 @@ class Ahead:
             if cases[0].id not in self._running.values():
                 self._open(search, 0)
                 return False
-            self._keep_answers()
+            # Waits until a run has ended
+            ended, _ = wait(self._running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                self._journal.add(self._running.pop(future), shows=future.result())
         return True
 
     def _open(self, search: Search, most: int) -> Sequence[Case]:
@@ -80,9 +83,3 @@ class Ahead:
             if free and case.id not in self._running.values():
                 self.spent += 1
                 self._running[self._pool.submit(self._shows, case)] = case.id
-
-    def _keep_answers(self) -> None:
-        """Waits until a run has ended."""
-        ended, _ = wait(self._running, return_when=FIRST_COMPLETED)
-        for future in ended:
-            self._journal.add(self._running.pop(future), shows=future.result())

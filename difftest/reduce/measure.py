@@ -28,7 +28,7 @@ def measure(case: Case) -> tuple[int, ...]:
         for placed in (case.layout.batch, *case.layout.parameters.values())
         for p in placed
     )
-    options = sum(1 for _ in case.option_resets())
+    options = sum(1 for _ in case.option_changes())
     features = sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options
     sizes = sum(layer.extent for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(layer.complexity for layer in layers)
@@ -46,7 +46,8 @@ def measure(case: Case) -> tuple[int, ...]:
 
 def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
     """The candidates that are simpler than `case`: a smaller size may add an uneven cut."""
-    return (candidate for candidate in candidates if measure(candidate[1]) < measure(case))
+    most = measure(case)
+    return (candidate for candidate in candidates if measure(candidate[1]) < most)
 
 
 def _training(case: Case) -> Iterator[int]:

@@ -24,7 +24,7 @@ BUDGET = 60
 """The number of cases that a reduction may run: twice the median of what it takes."""
 
 FEW = 2
-"""So many simplifications are likely to go together: three of four go alone."""
+"""At most this many simplifications are likely to go together: three of four go alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,8 @@ class _Search:
         if not moves:
             return
         together, middle = self._far(moves), (len(moves) + 1) // 2
-        if self._is_worth(together, self.best) and self._ask(together, likely=likely and len(moves) <= FEW):
+        worth = self._is_worth(together, measure(self.best))
+        if worth and self._ask(together, likely=likely and len(moves) <= FEW):
             self.best = together
         elif len(moves) > 1:
             self._leap(moves[:middle])
@@ -142,9 +143,10 @@ class _Search:
         """What a simplification offers that is simpler and possible."""
         steps = self._offered.get((move, case.id))
         if steps is None:
-            steps = tuple((words, each) for words, each in move(case) if self._is_worth(each, case))
+            most = measure(case)
+            steps = tuple((words, each) for words, each in move(case) if self._is_worth(each, most))
             self._offered[move, case.id] = steps
         return steps
 
-    def _is_worth(self, case: Case, below: Case) -> bool:
-        return measure(case) < measure(below) and self._possible(case)
+    def _is_worth(self, case: Case, most: tuple[int, ...]) -> bool:
+        return measure(case) < most and self._possible(case)

@@ -97,5 +97,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def described(self) -> dict[str, Any]:
         """The JSON object of `difftest compare --json`. What is not finite is null, which JSON has."""
-        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
+        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return fields

@@ -122,38 +122,52 @@ class Run:
         return tuple(sorted(common))
 
     def loss(self, step: int) -> float:
-        """The mean loss of the ranks; NaN where it is none or was not recorded."""
-        losses = [rank.steps[step].loss for rank in self.ranks]
-        return float(np.mean([np.nan if loss is None else loss for loss in losses]))
+        """The mean loss of the ranks that have one; NaN where it is none or was not recorded.
 
-    def has_loss(self) -> bool:
-        """Whether a loss was recorded in any step."""
-        return any(rank.steps[step].loss is not None for rank in self.ranks for step in self.steps)
+        In a pipeline the ranks of the last stage alone have one.
+        """
+        losses = [rank.steps[step].loss for rank in self._with_loss]
+        return float(np.mean([np.nan if loss is None else loss for loss in losses] or [np.nan]))
+
+    @cached_property
+    def _with_loss(self) -> tuple[Rank, ...]:
+        return tuple(
+            rank for rank in self.ranks if any(rank.steps[step].loss is not None for step in self.steps)
+        )
 
     def whole(self, step: int) -> dict[Key, Whole]:
-        """Every tensor of a step, in the order in which it was computed."""
-        found: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
+        """Every tensor of a step, in the order in which it was computed.
+
+        Ranks are the stages of a pipeline in their order, so that the backward pass begins at the last.
+        """
+        given: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
+        by_rank: list[list[Key]] = []
         for rank in self.ranks:
             line = rank.steps[step]
             rows = rank.matrix[line.row : line.row + len(line.tensors)]
+            by_rank.append([])
             for number, row in zip(line.tensors, rows, strict=True):
                 about = rank.tensors[number]
-                found.setdefault(about.key, []).append((rank.environment.rank, about, row))
-        return {key: _whole(given) for key, given in found.items()}
+                given.setdefault(about.key, []).append((rank.environment.rank, about, row))
+                by_rank[-1].append(about.key)
+        backward = (layout.OUTPUT_GRADIENT, layout.GRADIENT)
+        forward = [key for keys in by_rank for key in keys if key[0] not in backward]
+        back = [key for keys in reversed(by_rank) for key in keys if key[0] in backward]
+        return {key: _whole(given[key]) for key in dict.fromkeys([*forward, *back])}
 
     def digests(self, step: int) -> dict[str, tuple[int, int, int]]:
         """The digests of the inputs: over different ranks of the batch they add up."""
-        sums: dict[str, Counter[int]] = {}
-        groups = self.environment.world_size // max(1, self.environment.data_ranks)
+        by_name: dict[str, list[tuple[int, int, int]]] = {}
         for rank in self.ranks:
             for name, values in rank.steps[step].digests.items():
-                for index, value in enumerate(values):
-                    sums.setdefault(name, Counter())[index] += value
+                by_name.setdefault(name, []).append(values)
         # Ranks along other axes than the batch's have the same samples, so each was counted as often.
-        return {
-            name: tuple((total[index] // groups) % 2**64 for index in range(3))  # type: ignore[misc]
-            for name, total in sums.items()
-        }
+        digests = {}
+        for name, given in by_name.items():
+            copies = max(1, len(given) // max(1, self.environment.data_ranks))
+            first, before, after = (sum(values) // copies % 2**64 for values in zip(*given, strict=True))
+            digests[name] = (first, before, after)
+        return digests
 
 
 def _whole(given: list[tuple[int, Tensor, Floats]]) -> Whole:
@@ -212,8 +226,8 @@ def _read_rank(file: Path) -> Rank:
     lines = _decoded(file)
     first = next(lines, None)
     if not isinstance(first, Environment) or first.version != layout.VERSION:
-        found = f"is of version {first.version}" if isinstance(first, Environment) else "has no environment"
-        msg = f"{file} {found}; this difftest reads version {layout.VERSION}"
+        fault = f"is of version {first.version}" if isinstance(first, Environment) else "has no environment"
+        msg = f"{file} {fault}; this difftest reads version {layout.VERSION}"
         raise UsageError(msg)
     if not 1 <= first.data_ranks <= first.world_size:
         msg = f"{file} has {first.data_ranks} data-parallel ranks of {first.world_size}; at least 1 is needed"

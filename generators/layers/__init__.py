@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layer import Layer
@@ -58,7 +59,7 @@ class DrawnKind(Protocol):
     ) -> SearchStrategy[ByParameter]:
         """Placements of the layer's parameters, by its own names, over an axis of `size`.
 
-        `cut` is meant for Linear layers.
+        `cut` is meant for Linear layers. `kept_whole` is for kinds that no axis cuts.
         """
 
 
@@ -78,6 +79,11 @@ def middle_blocks() -> tuple[Block, ...]:
 def whole(layer: Layer) -> ByParameter:
     """Every parameter of the layer replicated."""
     return dict.fromkeys(layer.shapes(), Replicate())
+
+
+def kept_whole(*, layer: Layer, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
+    """The placements of a kind that no axis cuts."""
+    return st.just(whole(layer))
 
 
 def along_dim_0(layer: Layer) -> ByParameter:

@@ -7,7 +7,7 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.activation import Activation, Function
 from difftest.cases.layers.linear import Linear
-from generators.layers import Block, ByParameter, Cut, Layers, whole
+from generators.layers import Block, Layers, kept_whole
 
 
 @functools.cache
@@ -24,9 +24,7 @@ def before_linear(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     return (draw(activations()), Linear(inputs=width, outputs=width, bias=draw(st.booleans())))
 
 
-def placements(*, layer: Activation, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None."""
-    return st.just(whole(layer))
+placements = kept_whole
 
 
 BLOCKS: tuple[Block, ...] = (Block(order=3, weight=1, strategy=before_linear),)

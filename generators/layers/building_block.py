@@ -1,11 +1,11 @@
-"""Building blocks are drawn by the path `blocks`, from `generators.blocks`; no other model has them."""
+"""Building blocks are drawn by the path `blocks`; no other model has them."""
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from difftest.cases.block import declared
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layout import Replicate, Shard
-from generators import blocks as declarations
 from generators.chances import equally, weighted
 from generators.layers import Block, ByParameter, Cut, Placement
 
@@ -19,7 +19,7 @@ def placements(*, layer: BuildingBlock, size: int, cut: Cut) -> SearchStrategy[B
 
 @st.composite
 def _placements(draw: st.DrawFn, *, layer: BuildingBlock, size: int) -> ByParameter:
-    cuts = declarations.load(layer.block).declared(layer.arguments).cuts
+    cuts = declared(layer.block, layer.arguments).cuts
     uneven, placed = draw(weighted((3, False), (1, True))), dict[str, Placement]()
     for name, shape in layer.shapes().items():
         dims = cuts.get(name, (0,)) if shape else ()

@@ -4,12 +4,11 @@ import functools
 from typing import Literal
 
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.collective import REDUCING, SLICED, Collective, Operation
 from difftest.cases.layout import Mesh
 from generators.chances import weighted
-from generators.layers import Block, ByParameter, Cut, whole
+from generators.layers import Block, kept_whole
 
 BLOCKS: tuple[Block, ...] = ()
 
@@ -49,6 +48,4 @@ def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     )
 
 
-def placements(*, layer: Collective, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None."""
-    return st.just(whole(layer))
+placements = kept_whole

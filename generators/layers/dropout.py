@@ -2,12 +2,11 @@
 
 import functools
 
-from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.dropout import Dropout
 from generators.chances import equally
-from generators.layers import Block, ByParameter, Cut, Layers, whole
+from generators.layers import Block, Layers, kept_whole
 
 
 @functools.cache
@@ -16,9 +15,7 @@ def dropouts(width: int, _unit: int) -> SearchStrategy[Layers]:
     return equally(*((Dropout(width=width, share=share),) for share in (0.5, 0.25, 0.125)))
 
 
-def placements(*, layer: Dropout, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None."""
-    return st.just(whole(layer))
+placements = kept_whole
 
 
 BLOCKS: tuple[Block, ...] = (Block(order=6, weight=1, strategy=dropouts),)

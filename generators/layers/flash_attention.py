@@ -18,7 +18,7 @@ from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from generators.chances import mixed, sometimes, weighted
-from generators.layers import Block, ByParameter, Cut, whole
+from generators.layers import Block, kept_whole
 
 TENSOR = "tp"
 MOST_INNER = 512
@@ -135,6 +135,5 @@ def size_of(mesh: Mesh, axis: str) -> int:
     return dict(mesh.axes).get(axis, 1)
 
 
-def placements(*, layer: FlashAttention, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """Whole; the path `flash_attention` cuts the heads of all blocks or of none."""
-    return st.just(whole(layer))
+# the path `flash_attention` cuts the heads of all blocks or of none
+placements = kept_whole

@@ -8,7 +8,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.layer import Layer
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.rms_norm import RMSNorm
-from generators.layers import Block, ByParameter, Cut, Layers, whole
+from generators.layers import Block, Layers, kept_whole
 
 LEAST_WIDTH = 3
 """Over two numbers a LayerNorm keeps only their order: its gradient is nothing but cancellation."""
@@ -28,9 +28,7 @@ def alone(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     return (draw(norms(width=width)),)
 
 
-def placements(*, layer: LayerNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """Whole."""
-    return st.just(whole(layer))
+placements = kept_whole
 
 
 BLOCKS: tuple[Block, ...] = (Block(order=2, weight=1, strategy=alone),)

@@ -3,10 +3,9 @@
 import functools
 
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.redistribute import Redistribute
-from generators.layers import Block, ByParameter, Cut, whole
+from generators.layers import Block, kept_whole
 
 BLOCKS: tuple[Block, ...] = ()
 
@@ -26,6 +25,4 @@ def redistributes(draw: st.DrawFn, *, width: int, axes: int, sequence: bool) -> 
     )
 
 
-def placements(*, layer: Redistribute, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None."""
-    return st.just(whole(layer))
+placements = kept_whole

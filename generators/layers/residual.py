@@ -3,10 +3,9 @@
 import functools
 
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.residual import Residual
-from generators.layers import Block, ByParameter, Cut, Layers, whole
+from generators.layers import Block, Layers, kept_whole
 from generators.layers.activation import activations
 from generators.layers.layer_norm import norms
 from generators.layers.linear import draw_linear
@@ -30,9 +29,7 @@ def alone(draw: st.DrawFn, width: int, unit: int) -> Layers:
     return (draw(mlps(width=width, unit=unit)),)
 
 
-def placements(*, layer: Residual, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """None of its own."""
-    return st.just(whole(layer))
+placements = kept_whole
 
 
 BLOCKS: tuple[Block, ...] = (Block(order=0, weight=3, strategy=alone),)

@@ -3,15 +3,9 @@
 Models draw it with `generators.layers.layer_norm.norms`.
 """
 
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
-
-from difftest.cases.layers.rms_norm import RMSNorm
-from generators.layers import Block, ByParameter, Cut, whole
+from generators.layers import Block, kept_whole
 
 BLOCKS: tuple[Block, ...] = ()
 
 
-def placements(*, layer: RMSNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """Whole."""
-    return st.just(whole(layer))
+placements = kept_whole

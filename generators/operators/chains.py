@@ -108,14 +108,14 @@ def _draw_link(draw: st.DrawFn, chain: _Chain) -> None:
 def _fed(operator: Operator, name: str, source: Reference) -> Operator:
     """The operator with another tensor in the place of its operand `name`."""
     operands = {own: one for own, one in operator.operands.items() if own != name}
-    arguments = tuple(_renamed(one, name, source) for one in operator.arguments)
+    arguments = tuple(_renamed(argument, name, source) for argument in operator.arguments)
     options = {key: _renamed(one, name, source) for key, one in operator.options.items()}
     return msgspec.structs.replace(operator, operands=operands, arguments=arguments, options=options)
 
 
 def _renamed(argument: Argument, name: str, source: Reference) -> Argument:
     if isinstance(argument, Items):
-        return Items(tuple(_renamed(one, name, source) for one in argument.items), argument.kind)
+        return Items(tuple(_renamed(item, name, source) for item in argument.items), argument.kind)
     return source if argument == Reference(name) else argument
 
 

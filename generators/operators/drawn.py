@@ -43,7 +43,7 @@ def draw_program(draw: st.DrawFn, *, path: str, model: Model, layout: Layout) ->
 
 @functools.cache
 def _weighted(dtypes: tuple[DType, ...]) -> SearchStrategy[DType]:
-    return weighted(*((DTYPES[one], one) for one in dtypes))
+    return weighted(*((DTYPES[dtype], dtype) for dtype in dtypes))
 
 
 @functools.cache
@@ -56,5 +56,5 @@ def _refused(name: str) -> frozenset[str]:
 def _dtypes(name: str) -> frozenset[str]:
     """The dtypes that every sample of the entry takes."""
     return frozenset({"float32"}).union(
-        frozenset.intersection(*(frozenset(one.dtypes) for one in entries()[name].samples))
+        frozenset.intersection(*(frozenset(sample.dtypes) for sample in entries()[name].samples))
     )

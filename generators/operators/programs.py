@@ -57,8 +57,8 @@ def assembled(  # noqa: PLR0913  the parts of a case
 ) -> Case:
     """The case of a model of operators; each says what the documentation leaves open of its result."""
     layers = tuple(
-        msgspec.structs.replace(one, undefined=undefined(one, dtype=dtype, regime=regime))
-        for one in model.operators.values()
+        msgspec.structs.replace(operator, undefined=undefined(operator, dtype=dtype, regime=regime))
+        for operator in model.operators.values()
     )
     return Case(
         path=path,

@@ -72,7 +72,9 @@ def first_singles(name: str, mesh: Mesh) -> tuple[Single, ...]:
     plain, formed = entry.operator(sample, form=entry.form), _in_another_form(entry)
     calls = [(plain, sample), formed or (entry.operator(other, form=entry.form), other)]
     cut = [Single(one, _placed(one, placements(own.operands, mesh)[0], mesh)) for one, own in calls]
-    inferred = [replace(one, operator=without_gradients(one.operator), inference=True) for one in cut]
+    inferred = [
+        replace(variant, operator=without_gradients(variant.operator), inference=True) for variant in cut
+    ]
     return (*cut, *inferred, Single(plain, _placed(plain, {}, mesh)))
 
 
@@ -158,22 +160,22 @@ def _cut(operand: Operand, dim: int, mesh: Mesh, *, together: bool) -> Placement
 def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
     plain = entry.operator(sample, form=entry.form)
     forms = [_formed(entry, sample, form) for form in sample.forms]
-    dtypes = [one for one in sample.dtypes if one in FLOATS]
-    whole = [one for one in sample.dtypes if one not in FLOATS]
+    dtypes = [dtype for dtype in sample.dtypes if dtype in FLOATS]
+    whole = [dtype for dtype in sample.dtypes if dtype not in FLOATS]
     # parameters are contiguous
     laid = [remembered(plain, memory) for memory in MEMORY if not sample.made]
     return [
         _Variant(plain),
         *_in_turn(
             [
-                [_Variant(plain, dtype=cast("DType", one)) for one in dtypes],
+                [_Variant(plain, dtype=cast("DType", dtype)) for dtype in dtypes],
                 [_Variant(one) for one in forms if one],
                 [_Variant(plain, regime=regime) for regime in REGIMES if regime not in sample.refused]
                 if is_free(plain)
                 else [],
                 [_Variant(retyped(plain, one, sample.integers)) for one in whole],
-                [_Variant(one) for one in laid if one],
-                [_mixed(plain, sample, one) for one in sample.mixed],
+                [_Variant(layout) for layout in laid if layout],
+                [_mixed(plain, sample, mix) for mix in sample.mixed],
                 [_Variant(indexed(plain, kind), regime="boundary") for kind in sample.indices],
             ]
         ),
@@ -199,14 +201,15 @@ def _mixed(plain: Operator, sample: Sample, dtype: OperandType) -> _Variant:
 def is_free(operator: Operator) -> bool:
     """Whether the regime decides any value."""
     return any(
-        one.is_float and one.values is None and 0 not in one.shape for one in operator.operands.values()
+        operand.is_float and operand.values is None and 0 not in operand.shape
+        for operand in operator.operands.values()
     )
 
 
 def _in_turn(groups: Iterable[Iterable[T]]) -> Iterator[T]:
     """The first of every group, then the second of every group, and so on."""
     for row in itertools.zip_longest(*groups):
-        yield from (one for one in row if one is not None)
+        yield from (variant for variant in row if variant is not None)
 
 
 def _distinct(values: Iterable[ByOperand]) -> Iterator[ByOperand]:

@@ -147,7 +147,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
     ties = (
         regime in TIED
         or dtype in SMALL_TYPES
-        or any(one.dtype not in {"float", "float32", "float64"} for one in operator.operands.values())
+        or any(operand.dtype not in {"float", "float32", "float64"} for operand in operator.operands.values())
     )
     applies = {
         "always": True,
@@ -160,7 +160,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "nonfinite": regime == "nonfinite",
         "subnormal": regime == "denormal",
         "drawn": any("." in name for name in operator.references())
-        or not all(one.values for one in operator.operands.values()),
+        or not all(operand.values for operand in operator.operands.values()),
         "evaluating": any(value is False for value in operator.arguments),
     }
     when, words = gap
@@ -179,6 +179,8 @@ def documented(name: str) -> tuple[When, str] | None:
 def _repeats(operator: Operator) -> bool:
     """Whether an index occurs twice, or may do."""
     indices = [
-        one.values for one in operator.operands.values() if one.dtype in {"int32", "int64"} and one.values
+        operand.values
+        for operand in operator.operands.values()
+        if operand.dtype in {"int32", "int64"} and operand.values
     ]
     return any(len(set(values)) < len(values) for values in indices)

@@ -35,7 +35,7 @@ def _retyped(operand: Operand, dtype: OperandType, integers: tuple[int, int]) ->
     low = max(low, 0) if dtype == "uint8" else low
     values = operand.values
     if values is not None:
-        values = tuple(float(min(max(round(one), low), high)) for one in values)
+        values = tuple(float(min(max(round(value), low), high)) for value in values)
     return msgspec.structs.replace(
         operand, dtype=dtype, low=float(low), high=float(high), values=values, gradient=False
     )

@@ -32,7 +32,7 @@ class Path(Protocol):
     """Whether successive cases share processes, and so come in blocks beside the cases of other paths."""
 
     HAS_FEATURES: bool
-    """Whether its cases have features of training (`generators.features`)."""
+    """Whether its cases have features of training (`difftest.cases.features`)."""
 
     TAKES_ANY_MODEL: bool
     """Whether its layouts fit any model, a module of the user's too."""

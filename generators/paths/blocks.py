@@ -8,12 +8,13 @@ import functools
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from difftest.cases import block as blocks
+from difftest.cases.blocks import names
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
-from generators import blocks as declarations
 from generators import layouts as places
-from generators.chances import always, mixed, weighted
+from generators.chances import always, drawn_from, mixed, weighted
 from generators.layers import ByParameter, Layers, Placement
 from generators.models import Purpose
 from generators.paths import drawn_alone
@@ -58,8 +59,8 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: A
 @st.composite
 def _models(draw: st.DrawFn, *, unit: int) -> Model:
     """A block alone or behind a Linear layer, and often before one."""
-    name = draw(weighted(*((declarations.load(name).WEIGHT, name) for name in declarations.names())))
-    block = declarations.layer(name, draw(declarations.load(name).arguments(unit=unit)))
+    name = draw(weighted(*((blocks.arguments_of(name).WEIGHT, name) for name in names())))
+    block = blocks.layer(name, draw(drawn_from(blocks.arguments_of(name).drawn(unit))))
     behind, before = (draw(st.booleans()) for _ in range(2))
     stem: Layers = ()
     if behind and not block.vocabulary:

@@ -9,7 +9,7 @@ Text from runs and logs goes through `reports.draft.markup`.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -25,8 +25,9 @@ from difftest.judge.measured import Measurement
 from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from reports.draft import private, releases, words
+from reports.draft import private, words
 from reports.draft.markup import fenced, plain
+from reports.draft.releases import Releases
 from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
 
@@ -38,23 +39,25 @@ MOST_TITLE = 250
 """What a tracker takes; titles are shorter, except of messages that are one long clause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Draft:
     """The content of a draft, which the templates read.
 
-    `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
-    none. `listed`: it is the ledger's. `ran_here` says that difftest itself wrote and ran that script, with
-    that output. `collected` is the output of `collect_env`, `versions` are further pairs of name and
-    version, and `artifacts` the files to attach. `graph` is StableHLO that the script made, and `compile` a
-    program that compiles it. `run` is a run of `case`, whose numbers stand in for `of_original`, the
-    measurement of the case that showed the finding first. `called` is what users call each backend, and
-    `reason` that of the ledger's entry about the finding, empty where there is none.
+    `releases` are those in which the fault was tried. `reproducer` is a script that shows it, and `output`
+    what it printed; both empty where there is none. `listed`: the script is the ledger's. `ran_here` says
+    that difftest itself wrote and ran that script, with that output. `collected` is the output of
+    `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
+    `graph` is StableHLO that the script made, and `compile` a program that compiles it. `run` is a run of
+    `case`, whose numbers stand in for `of_original`, the measurement of the case that showed the finding
+    first. `called` is what users call each backend, and `reason` that of the ledger's entry about the
+    finding, empty where there is none.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
 
     finding: Finding
     case: Case
+    releases: Releases
     of_original: Measurement | None = None
     reproducer: str = ""
     listed: bool = False
@@ -69,7 +72,7 @@ class Draft:
     called: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
 
-    @property
+    @cached_property
     def title(self) -> str:
         """What happens in the draft's case, in one line without characters that a tracker acts on."""
         shown = msgspec.structs.replace(self.finding, divergence=self.shown)
@@ -197,11 +200,6 @@ class Draft:
     def _in_the_users_words(self, text: str) -> str:
         """`text` with what users call each backend in place of its name."""
         return re.sub(r"\w+", lambda word: titles.spoken(word[0], self.called), text)
-
-    @property
-    def releases(self) -> str:
-        """The releases of the package in which it was tried, and the newest one where that is missing."""
-        return releases.described(self.finding)
 
     @property
     def replayed(self) -> str:

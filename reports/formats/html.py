@@ -43,8 +43,8 @@ def render(report: Report, file: BinaryIO) -> None:
         counts=head.counts(report),
         when=head.when(report),
         opening=report.conclusion.opening,
-        incomplete=[spoken.sentence(report, one) for one in report.incomplete],
-        never_worked=[spoken.sentence(report, one) for one in report.conclusion.excused],
+        incomplete=[spoken.sentence(report, words) for words in report.incomplete],
+        never_worked=[spoken.sentence(report, words) for words in report.conclusion.excused],
         versions=head.versions(report),
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
         environment=surroundings(report),
@@ -61,8 +61,8 @@ def render(report: Report, file: BinaryIO) -> None:
         compared=compared,
         compared_rows=compared.rows(report),
         blind=compared.blind(report),
-        coverage=[spoken.section(report, one) for one in covered.at_a_glance(coverage)],
-        sections=[spoken.section(report, one) for one in (*tables.sections(report.frame), *coverage)],
+        coverage=[spoken.section(report, section) for section in covered.at_a_glance(coverage)],
+        sections=[spoken.section(report, section) for section in (*tables.sections(report.frame), *coverage)],
         most_printed=(MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED),
         script=script,
         digest=b64encode(sha256(script.encode()).digest()).decode(),
@@ -72,7 +72,7 @@ def render(report: Report, file: BinaryIO) -> None:
 
 def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
     """The three groups of findings: what needs somebody, what could be reported, and the rest."""
-    rest = [one for standing in tuple(Standing)[2:] for one in shown[standing]]
+    rest = [cause for standing in tuple(Standing)[2:] for cause in shown[standing]]
     return [
         {"id": "need", "title": "Need you", "note": "nobody has explained these", "open": True}
         | {"findings": shown[Standing.UNKNOWN]},

@@ -74,7 +74,7 @@ def _kinds(counts: Counts) -> tuple[str, ...]:
 def _reasons(report: Report, counts: Counts) -> tuple[str, ...]:
     """The most frequent reasons why something is missing or not supported, the missing first."""
     absent = missing(counts)
-    unsupported = [("not supported", *one) for one in counts.unsupported.most_common()]
+    unsupported = [("not supported", *counted) for counted in counts.unsupported.most_common()]
     shown = [*absent[:MOST_REASONS], *unsupported[:MOST_REASONS]]
     left = sum(number for _, _, number in (*absent[MOST_REASONS:], *unsupported[MOST_REASONS:]))
     words = [

@@ -113,7 +113,7 @@ class Scale:
 
     def height(self, value: float) -> int:
         """The height of a value, counted from above; one beyond the axis is at its end."""
-        low, high, at = (self._at(one) for one in (self.least, self.most, value))
+        low, high, at = (self._at(loss) for loss in (self.least, self.most, value))
         share = (at - low) / (high - low) if high > low else 0.5
         return round(HEIGHT - MARGIN - share * (HEIGHT - 2 * MARGIN))
 

@@ -46,7 +46,7 @@ FILES = {
 """What lies in a finding's folder, by the words of its link; what a reader wants first comes first."""
 
 COMMANDS = {
-    "file": "take it to a draft: all that follows but replay",
+    "file": "run every step below up to the issue draft",
     "replay": "run its case again in fresh processes",
     "minimize": "find its smallest case",
     "reproducer": "write and run a script that needs torch alone",
@@ -75,6 +75,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
     finding, kept = cause.finding, report.of(cause.finding)
     divergence = finding.divergence
     most = max(LEAST_TEXT, min(GREATEST_TEXT, TEXTS // (2 * max(1, len(report.causes)))))
+    folder = f"{CORPUS}/{quote(finding.fingerprint, safe='')}"
     return {
         "finding": finding,
         "others": cause.others,
@@ -91,7 +92,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "backend": report.spoken(divergence.backend),
         "detail": cells.cut(divergence.detail, most, "see finding.json"),
         "log": cells.cut(divergence.log, most, "see finding.json"),
-        "links": _links(finding, kept.files),
+        "links": [(words, f"{folder}/{name}") for name, words in FILES.items() if name in kept.files],
         "issue": reported_at(finding.upstream),
         "commands": next_commands(report, finding),
         "hits": cause.hits,
@@ -204,12 +205,6 @@ def other_side(shown: Divergence) -> str:
 def _cell(words: str) -> OutcomeCell:
     kind, sign = {"agrees": ("agree", "✓"), "diverges": ("diverge", "✗")}.get(words, ("none", "?"))
     return OutcomeCell(kind, sign, words)
-
-
-def _links(finding: Finding, files: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The words and the address of each file that is there, relative to the page."""
-    folder = f"{CORPUS}/{quote(finding.fingerprint, safe='')}"
-    return [(words, f"{folder}/{name}") for name, words in FILES.items() if name in files]
 
 
 def next_commands(report: Report, finding: Finding) -> list[tuple[str, str]]:

@@ -33,21 +33,17 @@ def counts(report: Report) -> list[Count]:
     """The numbers in the order in which a reader wants them."""
     groups = {one: len(causes) for one, causes in report.groups.items()}
     need = groups[Standing.UNKNOWN]
+    number = groups[Standing.LEFT_OPEN]
     return [
         Count(str(need), "unknown, to look at", "unknown" if need else "", "#need"),
         Count(str(groups[Standing.UNDERSTOOD]), "understood, not reported", "", "#understood"),
         Count(str(groups[Standing.REPORTED]), "reported upstream", "", "#known"),
         Count(str(groups[Standing.FIXED]), "fixed", "", "#known"),
         Count(str(groups[Standing.UNSTABLE]), "unstable", "", "#known"),
-        *_left_open(groups),
+        *([Count(str(number), "left open by torch", "", "#known")] if number else []),
         *_compared(report),
         *_work(report),
     ]
-
-
-def _left_open(groups: Mapping[Standing, int]) -> list[Count]:
-    number = groups[Standing.LEFT_OPEN]
-    return [Count(str(number), "left open by torch", "", "#known")] if number else []
 
 
 def _compared(report: Report) -> list[Count]:

@@ -55,9 +55,10 @@ def nights(report: Report) -> list[NightRow]:
         shown = {cause_of.get(fingerprint, fingerprint) for fingerprint in fingerprints}
         until = began.iloc[number + 1] if number + 1 < len(began) else None
         counts = (len(shown - earlier), len(shown & unknown), len(shown))
-        rows.append(
-            (*counts, _between(fixed, began.iloc[number], until), *_work(own), _operators(report, name))
-        )
+        # How many operators a campaign reached forward; None where it recorded no coverage
+        coverage = report.frame.coverage.get(name)
+        reached = next(totals(coverage)).reached if coverage else 0
+        rows.append((*counts, _between(fixed, began.iloc[number], until), *_work(own), reached or None))
         earlier |= shown
     most = [max((row[column] or 0 for row in rows), default=0) for column in range(len(COLUMNS))]
     each = [
@@ -70,7 +71,7 @@ def nights(report: Report) -> list[NightRow]:
 def _shown(row: tuple[float | None, ...], most: list[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The numbers of a row as texts, empty where there is none, and the lengths of their bars."""
     bars = tuple(100 * (one or 0) / top if top else 0.0 for one, top in zip(row, most, strict=True))
-    return tuple("" if one is None else f"{one:,.0f}" for one in row), bars
+    return tuple("" if value is None else f"{value:,.0f}" for value in row), bars
 
 
 def _fixed(report: Report) -> Iterator[str]:
@@ -91,10 +92,3 @@ def _work(runs: pd.DataFrame) -> tuple[float | None, ...]:
     compared, cases, seconds = compared_in(runs), runs["case"].nunique(), head.elapsed(runs)
     agree = 100 * float((compared["verdict"] == "agree").mean()) if len(compared) else None
     return agree, cases, 3600 * cases / seconds if seconds else None
-
-
-def _operators(report: Report, campaign: str) -> int | None:
-    """How many operators a campaign reached forward; None where it recorded no coverage."""
-    coverage = report.frame.coverage.get(campaign)
-    reached = next(totals(coverage)).reached if coverage else 0
-    return reached or None

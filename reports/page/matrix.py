@@ -96,7 +96,7 @@ def _square(count: Any, ended: Counts, unknown: int) -> Square:  # noqa: ANN401 
     """
     lost = ended.lost.total() + ended.not_run.total()
     if count is None and not lost:
-        reason = f"cannot express it: {why(ended)}" if ended.unsupported else "no such case was drawn"
+        reason = f"not supported: {why(ended)}" if ended.unsupported else "no such case was drawn"
         return Square("none", "·", reason)
     if count is None:
         return Square("lost", f"{lost:,}", f"nothing compared: {why(ended)}")

@@ -29,23 +29,23 @@ class Curves(NamedTuple):
     horizon: int | None
 
 
-def render(found: Comparison) -> bytes:
+def render(comparison: Comparison) -> bytes:
     """The page of a comparison."""
     page = template("runs.html").render(
-        found=found,
-        verdict=words.verdict(found),
-        place=words.place(found.first, measured=found.measured) if found.first else "",
-        follows=words.follows(found),
-        evidence=words.evidence(found),
-        curves=_curves(found),
+        comparison=comparison,
+        verdict=words.verdict(comparison),
+        place=words.place(comparison.first, measured=comparison.measured) if comparison.first else "",
+        follows=words.follows(comparison),
+        evidence=words.evidence(comparison),
+        curves=_curves(comparison),
         height=HEIGHT,
     )
     return page.encode()
 
 
-def _curves(found: Comparison) -> Curves | None:
+def _curves(comparison: Comparison) -> Curves | None:
     """The drawing; None where losses of fewer than two steps were recorded."""
-    points = [point for point in found.points if point.first is not None and point.second is not None]
+    points = [point for point in comparison.points if point.first is not None and point.second is not None]
     if len(points) < 2:  # noqa: PLR2004  a curve has two points
         return None
     mine, other = ([_value(point, name) for point in points] for name in ("first", "second"))
@@ -61,8 +61,8 @@ def _curves(found: Comparison) -> Curves | None:
         most=cells.shown(scale.most),
         begin=steps[0],
         end=steps[-1],
-        wrong=_across(found.first.step if found.first else None, steps),
-        horizon=_across(found.horizon, steps),
+        wrong=_across(comparison.first.step if comparison.first else None, steps),
+        horizon=_across(comparison.horizon, steps),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import Argument, BuildingBlock
-from reports.reproducer.values import python
+from difftest.cases.script_values import python
 
 BUILDS = "module"
 """The function of a block's file that makes its module from `arguments` and `sizes`."""
@@ -74,7 +74,7 @@ def _needed(root: ast.AST, body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _defined(node: ast.stmt) -> set[str]:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from difftest.cases.script_values import python
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
-from reports.reproducer.values import python
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from pathlib import PurePosixPath
 from difftest.cases.case import Case
 from difftest.cases.layers.own import Own
 from difftest.cases.schema import NAME
+from difftest.cases.script_values import python
 from difftest.ground import sources
 from reports.reproducer import features, recipe
 from reports.reproducer.script import Script
-from reports.reproducer.values import python
 
 MOST_SEED = 2**31
 """The seeds that the user's functions are given are below it, as in the workers."""

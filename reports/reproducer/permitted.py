@@ -1,8 +1,8 @@
 """What a script of a rendered case may name: torch, the frameworks of the backends, and a little of Python.
 
 A case may come from elsewhere. Its options have types, and their values reach a script by one door
-(`reports.reproducer.values`). Should anything else ever reach it, the script's syntax tree shows it, and the
-script is neither run nor written.
+(`difftest.cases.script_values`). Should anything else ever reach it, the script's syntax tree shows it, and
+the script is neither run nor written.
 """
 
 import ast
@@ -108,17 +108,17 @@ class _Names(ast.NodeVisitor):
             self.refused.append((getattr(node, "lineno", 0), name))
 
     def visit_Import(self, node: ast.Import) -> None:
-        for one in node.names:
-            root, *inner = one.name.split(".")
-            self.origins[one.asname or root] = one.name if one.asname else root
+        for alias in node.names:
+            root, *inner = alias.name.split(".")
+            self.origins[alias.asname or root] = alias.name if alias.asname else root
             plain = root in FRAMEWORKS and not REFUSED & {*inner}
-            self._require(node, one.name, permitted=plain or one.name in self.modules)
+            self._require(node, alias.name, permitted=plain or alias.name in self.modules)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        for one in node.names:
-            name = f"{node.module}.{one.name}"
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
             root, *inner = name.split(".")
-            self.origins[one.asname or one.name] = name
+            self.origins[alias.asname or alias.name] = name
             plain = root in FRAMEWORKS and not node.level and not REFUSED & {*inner}
             self._require(node, name, permitted=plain or name in self.standard)
 
@@ -170,7 +170,7 @@ def _is_plain(call: ast.Call) -> bool:
         case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="EXTRAS"), ast.Attribute()]):
             return True
         case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save"), args=args):
-            return all(isinstance(one, ast.Name | ast.List | ast.NamedExpr) for one in args)
+            return all(isinstance(argument, ast.Name | ast.List | ast.NamedExpr) for argument in args)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="subprocess"), attr="run"), args=[command]):
             return ast.unparse(command) == ITSELF
     return False

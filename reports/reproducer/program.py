@@ -13,10 +13,10 @@ from difftest.cases.draws import Floats
 from difftest.cases.layers.module import Construction, Module
 from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference, full_name
 from difftest.cases.layout import Placements, replicated
+from difftest.cases.script_values import python
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
 from reports.reproducer.fault import Fault
-from reports.reproducer.values import python
 
 Writing: TypeAlias = Literal["placements", "specs", "one device"]
 """How placements are written: as DTensor has them, as torch_xla's partition specs, or not at all."""
@@ -96,16 +96,12 @@ class ProgramScript:
         leaf = f"place({made}{self.placed(name, by)})"
         gradient = operand.is_float and operand.gradient
         yield f"{variable} = {leaf}{'.requires_grad_()' if gradient else ''}"
-        if self._wants_gradient_of(name):
+        if not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name:
             yield f"leaf = {variable}"
         copied = self.writes and gradient and operand.memory == "contiguous"
         if copied or operand.memory != "contiguous":
             source = f"{variable}.clone()" if copied else variable
             yield f"{variable} = {MEMORY[operand.memory].format(source)}"
-
-    def _wants_gradient_of(self, name: str) -> bool:
-        """Whether the tensor at fault is the gradient of this operand."""
-        return not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name
 
     def placed(self, name: str, by: Writing) -> str:
         """The placements of an operand, as a further argument."""
@@ -151,7 +147,7 @@ class ProgramScript:
         self, path: str, name: str, made: Construction, given: list[str], options: Mapping[str, Argument]
     ) -> str:
         """A module of torch, called with the operands as its state."""
-        arguments = [self._spelled(path, one) for one in made.arguments]
+        arguments = [self._spelled(path, argument) for argument in made.arguments]
         arguments += [f"{key}={self._spelled(path, value)}" for key, value in made.options.items()]
         state = [f"{python(key)}: {self.variable(full_name(path, own))}" for key, own in made.state.items()]
         named = [f"{python(key)}: {self._spelled(path, value)}" for key, value in options.items()]
@@ -211,7 +207,9 @@ class ProgramScript:
 
 def _takes_lists(operator: Operator) -> bool:
     """Whether it is given several lists, as a fused optimizer is: its results may be lists themselves."""
-    lists = [one for one in operator.arguments if isinstance(one, Items) and one.kind == "list"]
+    lists = [
+        argument for argument in operator.arguments if isinstance(argument, Items) and argument.kind == "list"
+    ]
     return len(lists) > 1 and all(isinstance(item, Reference) for one in lists for item in one.items)
 
 

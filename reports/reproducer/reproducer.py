@@ -14,7 +14,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
 
+from difftest.cases import flags
 from difftest.cases.case import Case
+from difftest.cases.script_values import python
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
@@ -26,7 +28,6 @@ from reports.reproducer.own import OwnScript
 from reports.reproducer.permitted import require_permitted
 from reports.reproducer.program import ProgramScript
 from reports.reproducer.script import Gate, Plan, Script
-from reports.reproducer.values import python
 
 FOLDER, PROGRAMS, SUFFIX = "reproducers", "programs", ".py.jinja"
 LEAST_NEEDLE = 6
@@ -281,4 +282,5 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["repr"] = python
+    environment.globals["unoptimised"] = flags.UNOPTIMISED
     return environment

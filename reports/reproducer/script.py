@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Literal, TypeAlias
 
 from difftest.cases.case import Case
+from difftest.cases.feature import Spelled
 from difftest.cases.layers import walk
 from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.collective import Collective
@@ -13,12 +14,11 @@ from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.redistribute import SPELLED, Redistribute
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
+from difftest.cases.script_values import python
 from difftest.judge.stage import Stage
 from reports.reproducer import features, literals, spelling
 from reports.reproducer.blocks import Written
 from reports.reproducer.fault import Fault
-from reports.reproducer.features import Spelled
-from reports.reproducer.values import python
 
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
 """The style of `parallelize_module` for each layer's path.
@@ -137,7 +137,7 @@ class Script:
         """What layers need: the classes that their kinds declare for scripts, and those of blocks."""
         kinds = {layer.kind: layer for _, layer in walk(self.case.model.layers)}
         classes = [layer.SCRIPT_CLASS for _, layer in sorted(kinds.items()) if layer.SCRIPT_CLASS]
-        written = [text for one in self.blocks.values() for text in (*one.imports, *one.definitions)]
+        written = [text for block in self.blocks.values() for text in (*block.imports, *block.definitions)]
         return tuple(dict.fromkeys([*classes, *written]))
 
     def has(self, kind: str) -> bool:

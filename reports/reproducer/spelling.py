@@ -11,8 +11,8 @@ from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, Shard
+from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
-from reports.reproducer.values import python
 
 MOST_TITLE = 120
 LEAST_TITLE = 40

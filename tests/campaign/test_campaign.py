@@ -215,7 +215,7 @@ def test_a_repeat_that_fails_by_infrastructure_does_not_count_against_a_finding(
 
     class Breaking(Corpus):
         def holds(self, fingerprint: str) -> bool:
-            machine.spoiled = {"oracle": 100}  # from the moment that the first divergence is looked up
+            machine.spoiled = {"spmd": 100}  # from the moment that the first divergence is looked up
             return super().holds(fingerprint)
 
     broken = Campaign(

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from samples import NOISE, Floats, Key, a_case, candidate, oracle
 
-from difftest.campaign.campaign import ORACLE, Campaign
-from difftest.campaign.case_run import FAR_BEYOND_NOISE, MORE_SAMPLES, run_group
+from difftest.campaign.campaign import ORACLE, TRIES, Campaign
+from difftest.campaign.case_run import run_group
+from difftest.campaign.confirmation import CLEARLY, FAR_BEYOND_NOISE, STEPS
 from difftest.cases.case import Case, DType
-from difftest.judge.noise import THRESHOLD
+from difftest.ground.errors import InfrastructureError
+from difftest.judge.noise import SAMPLES_VARIABLE, THRESHOLD
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 
@@ -25,24 +27,35 @@ class Backend:
         return None
 
 
-def verdict_and_runs(
-    folder: Path, error: float, explanation: str, dtype: DType = "float32"
-) -> tuple[str, int]:
-    """The verdict on a run that is `error` times the noise off, and how often the oracle had more samples.
+def verdict_and_samples(
+    folder: Path,
+    error: float,
+    explanation: str,
+    dtype: DType = "float32",
+    noise_in_doubt: Mapping[int, float] = {},
+) -> tuple[str, list[int]]:
+    """The verdict on a run that is `error` times the noise off, and the samples that the oracle had then.
 
-    With more samples the noise turns out to be as large as the error. The made-up loss has another dtype than
-    a case in float64.
+    `noise_in_doubt` is the noise that so many samples and more give, in units of the usual one; by default it
+    turns out to be as large as the error. The made-up loss has another dtype than a case in float64.
     """
-    more = 0
+    samples = list[int]()
+    levels = noise_in_doubt or {0: error}
 
     def off(_step: int, _key: Key, value: Floats) -> Floats:
         return np.asarray(value + error * NOISE * np.sqrt(np.mean(value**2)))
 
     def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        nonlocal more
-        more += options == MORE_SAMPLES
-        noise = error * NOISE if options else NOISE
-        return oracle(case, noise) if backend == ORACLE else candidate(case, off)
+        if backend != ORACLE:
+            return candidate(case, off)
+        if not options:
+            return oracle(case, NOISE)
+        samples.append(int(options[SAMPLES_VARIABLE]))
+        known = [least for least in levels if least <= samples[-1]]
+        if not known:
+            msg = "it was not recorded"
+            raise InfrastructureError(msg)
+        return oracle(case, levels[max(known)] * NOISE)
 
     campaign = Campaign(
         name="one",
@@ -52,24 +65,56 @@ def verdict_and_runs(
         explanation=lambda *_: explanation,
     )
     (result,) = run_group(campaign, [(0, a_case(dtype=dtype))])
-    return result.comparisons["spmd"].verdict, more
+    return result.comparisons["spmd"].verdict, samples
 
 
-@pytest.mark.parametrize("error", [2 * THRESHOLD, 10 * FAR_BEYOND_NOISE])
+@pytest.mark.parametrize(
+    ("error", "samples"), [(2 * THRESHOLD, STEPS[:1]), (10 * FAR_BEYOND_NOISE, STEPS[1:])]
+)
 def test_a_mismatch_that_nothing_explains_must_persist_with_more_samples(
-    tmp_path: Path, error: float
+    tmp_path: Path, error: float, samples: tuple[int, ...]
 ) -> None:
-    assert verdict_and_runs(tmp_path, error, "") == ("agree", 1)
+    assert verdict_and_samples(tmp_path, error, "") == ("agree", [*samples])
+
+
+def test_a_mismatch_that_nothing_explains_is_not_believed_before_it_persists_with_all_samples(
+    tmp_path: Path,
+) -> None:
+    error = 2 * CLEARLY * THRESHOLD
+    persists = verdict_and_samples(tmp_path, error, "", noise_in_doubt={0: 1.0})
+    assert persists == ("diverge", [*STEPS])
+    shows_late = verdict_and_samples(tmp_path, error, "", noise_in_doubt={0: 1.0, STEPS[-1]: error})
+    assert shows_late == ("agree", [*STEPS])
+
+
+def test_a_comparison_near_the_threshold_gets_more_samples(tmp_path: Path) -> None:
+    near = 2 * THRESHOLD / CLEARLY
+    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "", noise_in_doubt={0: 2 * THRESHOLD / near}) == (
+        "agree",
+        [*STEPS],
+    )
 
 
 def test_a_known_fault_far_beyond_the_noise_is_not_confirmed_again(tmp_path: Path) -> None:
-    assert verdict_and_runs(tmp_path, 10 * FAR_BEYOND_NOISE, "an entry of the ledger") == ("diverge", 0)
+    assert verdict_and_samples(tmp_path, 10 * FAR_BEYOND_NOISE, "an entry of the ledger") == ("diverge", [])
 
 
 def test_a_known_fault_near_the_noise_must_persist_too(tmp_path: Path) -> None:
-    assert verdict_and_runs(tmp_path, 2 * THRESHOLD, "an entry of the ledger") == ("agree", 1)
+    entry = "an entry of the ledger"
+    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, entry) == ("agree", [STEPS[0]])
+    near, clear = 2 * THRESHOLD, 2 * CLEARLY * THRESHOLD
+    assert verdict_and_samples(tmp_path, near, entry, noise_in_doubt={0: 1.0}) == ("diverge", [*STEPS])
+    assert verdict_and_samples(tmp_path, clear, entry, noise_in_doubt={0: 1.0}) == ("diverge", [STEPS[0]])
 
 
 def test_a_known_fault_that_is_no_matter_of_noise_is_not_confirmed_again(tmp_path: Path) -> None:
-    assert verdict_and_runs(tmp_path, 2 * THRESHOLD, "", "float64") == ("diverge", 1)
-    assert verdict_and_runs(tmp_path, 2 * THRESHOLD, "an entry of the ledger", "float64") == ("diverge", 0)
+    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "", "float64") == ("diverge", [STEPS[-1]])
+    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "an entry of the ledger", "float64") == (
+        "diverge",
+        [],
+    )
+
+
+def test_a_bundle_of_an_earlier_version_has_the_last_step_alone(tmp_path: Path) -> None:
+    recorded = verdict_and_samples(tmp_path, 2 * THRESHOLD, "", noise_in_doubt={STEPS[-1]: 2 * THRESHOLD})
+    assert recorded == ("agree", [STEPS[0]] * TRIES + [STEPS[-1]])

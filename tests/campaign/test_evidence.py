@@ -7,6 +7,7 @@ import pytest
 from machines import Machine, Wrong, a_campaign, always, backend, examined, sharded, the_finding
 from samples import candidate
 
+from difftest.campaign.campaign import Campaign
 from difftest.campaign.new_finding import REPEATS
 from difftest.cases.case import Case
 from difftest.judge.outcome import Outcome
@@ -52,10 +53,10 @@ def test_the_evidence_records_the_square(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "layer_evidence"),
     [
-        ({"spmd": sharded}, {"right beside it": "second", "layer": "torch_xla: torchax is right"}),
+        ({"spmd": sharded}, {"right_siblings": "second", "layer": "torch_xla: torchax is right"}),
         (
             {"spmd": sharded, "second": sharded},
-            {"wrong beside it": "second", "layer": "xla itself, or what it is given: torchax is wrong alike"},
+            {"wrong_siblings": "second", "layer": "xla itself, or what it is given: torchax is wrong alike"},
         ),
     ],
 )
@@ -74,7 +75,7 @@ def test_another_backend_of_the_same_framework_gives_no_layer_at_fault(tmp_path:
     backends = {name: backend("xla", framework="torch_xla") for name in ("spmd", "annotated")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded), backends)
     examined(campaign)
-    assert the_finding(campaign).evidence["right beside it"] == "annotated"
+    assert the_finding(campaign).evidence["right_siblings"] == "annotated"
     assert "layer" not in the_finding(campaign).evidence
 
 
@@ -135,3 +136,46 @@ def test_two_faults_whose_damage_differs_are_not_a_shared_fault(
         "ddp": f"torch {fault}",
         "spmd": f"xla {fault}",
     }
+
+
+EVERY_KNOWN_FAULT, NO_KNOWN_FAULT = 1, 10**9
+"""How many known faults share the evidence of one: the fingerprints' remainders are hardly ever 0."""
+
+
+def known_faults(folder: Path, machine: Machine, in_full: int) -> Campaign:
+    """A campaign on the machine after one case, all of whose divergences are known."""
+    campaign = dataclasses.replace(
+        a_campaign(folder, machine), explanation=lambda *_: "an entry of the ledger", known_in_full=in_full
+    )
+    examined(campaign)
+    return campaign
+
+
+def test_a_known_fault_costs_one_repetition_unless_it_is_one_of_those_with_all_evidence(
+    tmp_path: Path,
+) -> None:
+    finding = the_finding(known_faults(tmp_path / "one", machine := Machine(spmd=sharded), NO_KNOWN_FAULT))
+    assert (finding.stable, finding.blame) == ((1, 1), "xla fault")
+    assert finding.evidence == {"other": "agrees"}
+    case = finding.case
+    assert {name: count for (of, name), count in machine.requests.items() if of == case} == {
+        "oracle": 1,
+        "ddp": 1,
+        "spmd": 2,
+    }
+    assert {of for of, _ in machine.requests} == {case}, "nothing ran on one device"
+    finding = the_finding(known_faults(tmp_path / "all", Machine(spmd=sharded), EVERY_KNOWN_FAULT))
+    assert (finding.stable, finding.blame) == ((REPEATS, REPEATS), "xla sharding fault")
+
+
+def test_a_known_fault_that_the_other_side_shows_too_has_all_evidence(tmp_path: Path) -> None:
+    campaign = known_faults(tmp_path, Machine(spmd=sharded, ddp=sharded), NO_KNOWN_FAULT)
+    assert {(one.blame, one.stable) for one in campaign.corpus.findings()} == {
+        ("shared sharding fault", (REPEATS, REPEATS))
+    }
+
+
+def test_a_known_fault_that_does_not_come_back_has_all_evidence(tmp_path: Path) -> None:
+    first = iter([True, False, True, True])
+    campaign = known_faults(tmp_path, Machine(spmd=lambda _case: next(first, False)), NO_KNOWN_FAULT)
+    assert (the_finding(campaign).stable, the_finding(campaign).blame) == ((2, 2), "xla sharding fault")

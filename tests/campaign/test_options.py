@@ -123,13 +123,13 @@ def finding_of(root: Path, machine: Machine, case: Case, *, explanation: str = "
 def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     finding = finding_of(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
     assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
-    assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
+    assert finding.evidence["decided_by"] == "replication.gradient_as_bucket_view=True"
 
 
 def test_of_an_explained_fault_no_option_is_reset(tmp_path: Path) -> None:
     machine, case = Machine(), a_case(replication=BOTH, start=Start(marked="before"))
     finding = finding_of(tmp_path, machine, case, explanation="an entry of the ledger")
-    assert "decided by" not in finding.evidence
+    assert "decided_by" not in finding.evidence
     assert (finding.stable, finding.blame) == ((REPEATS, REPEATS), "xla sharding fault")
     assert {name for name, _ in machine.requests} == {case.id, case.unsharded().id}
 
@@ -144,12 +144,12 @@ def test_without_a_changed_option_none_decides_and_no_further_run_is_made(tmp_pa
 
     machine = Wrong()
     finding = finding_of(tmp_path / "plain", machine, a_case())
-    assert "decided by" not in finding.evidence
+    assert "decided_by" not in finding.evidence
     assert {case for case, backend in machine.requests if backend == ORACLE} == {
         a_case().id,
         a_case().unsharded().id,
     }
-    assert "decided by" not in finding_of(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
+    assert "decided_by" not in finding_of(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
 
 
 class FormMachine(Machine):
@@ -174,13 +174,13 @@ THREE_FORMS = Spelling(torch_loss=True, no_broadcast=True, host_backward=True)
 
 def test_of_several_usual_forms_the_one_that_decides_is_named(tmp_path: Path) -> None:
     finding = finding_of(tmp_path, FormMachine("no_broadcast"), a_case(spelling=THREE_FORMS))
-    assert finding.evidence["decided by"] == "spelling.no_broadcast=True"
+    assert finding.evidence["decided_by"] == "spelling.no_broadcast=True"
 
 
 def test_where_no_usual_form_decides_none_is_tried_alone(tmp_path: Path) -> None:
     machine = FormMachine("")
     finding = finding_of(tmp_path, machine, a_case(spelling=THREE_FORMS))
-    assert "decided by" not in finding.evidence
+    assert "decided_by" not in finding.evidence
     layouts = {case for case, backend in machine.requests if backend != ORACLE}
     assert layouts == {case.id for case in (a_case(), a_case(spelling=THREE_FORMS))} | {
         a_case(spelling=THREE_FORMS).unsharded().id

@@ -63,11 +63,12 @@ def test_every_command_has_a_file_of_its_name() -> None:
         assert command.help
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_help_text(name: str) -> None:
-    done = CliRunner().invoke(cli.difftest, [name, "--help"])
-    assert done.exit_code == 0
-    assert f"Usage: difftest {name}" in done.output
+def test_every_command_has_a_help_text(subtests: pytest.Subtests) -> None:
+    for name in COMMANDS:
+        with subtests.test(name):
+            done = CliRunner().invoke(cli.difftest, [name, "--help"])
+            assert done.exit_code == 0
+            assert f"Usage: difftest {name}" in done.output
 
 
 def test_the_version_is_printed() -> None:
@@ -255,7 +256,7 @@ def test_doctor_prints_missing_packages_and_how_to_install_them(monkeypatch: pyt
     )
     done = CliRunner().invoke(cli.difftest, ["doctor"])
     assert done.exit_code == 0
-    assert "missing: pip install 'difftest[cluster]'" in done.output
+    assert "missing: pip install -e '.[cluster]'" in done.output
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_doctor_prints_missing_packages_and_how_to_install_them(monkeypatch: pyt
         (
             8,
             None,
-            {"libtpu": "pip install 'difftest[xla,tpu]'"},
+            {"libtpu": "pip install -e '.[xla,tpu]'"},
             "8 chips, left alone: the XLA side runs on XLA:CPU",
         ),
         (8, "0.0.21", {}, "8 chips"),
@@ -283,7 +284,7 @@ def test_doctor_reports_libtpu_missing_only_where_there_are_chips(
     report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
     assert (report["missing"], report["devices"]["tpu"]) == (missing, tpu)
     plain = CliRunner().invoke(cli.difftest, ["doctor"]).output
-    assert ("missing: pip install 'difftest[xla,tpu]'" in plain) == bool(missing)
+    assert ("missing: pip install -e '.[xla,tpu]'" in plain) == bool(missing)
 
 
 def test_doctor_counts_the_chips_that_the_workers_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +385,7 @@ def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.strip().splitlines()[-1] == (
-        "difftest: this command needs ray, which is not installed: pip install 'difftest[cluster]'"
+        "difftest: this command needs ray, which is not installed: pip install -e '.[cluster]'"
     )
 
 

@@ -44,12 +44,12 @@ def shares(**changes: object) -> dict[str, float]:
         ({"where": {"clipping": "on"}}, {}),
         ({"fingerprint": "torch_*-mismatch-*"}, {}),
         ({"fingerprint": "xla_spmd-loss-mismatch-0123abcd"}, {}),
-        ({"detail": "*, update, *"}, {"parameters": 1.0, "replicas": 1.0}),
-        ({"detail": "step 1, backward, *"}, {"gradients": 0.5, "replicas": 0.5}),
-        ({"detail": "*, backward, 0.weight: *"}, {"gradients": 1 / 3, "replicas": 1 / 3}),
-        ({"detail": "*, forward, output: *"}, {"loss": 0.5}),
-        ({"detail": "*1 / 6 elements*"}, {}),
-        ({"detail": "*greatest *e-[01][0-9], *"}, {}),
+        ({"what": {"stage": "update"}}, {"parameters": 1.0, "replicas": 1.0}),
+        ({"what": {"step": "1", "stage": "backward"}}, {"gradients": 0.5, "replicas": 0.5}),
+        ({"what": {"stage": "backward", "tensor": "0.weight"}}, {"gradients": 1 / 3, "replicas": 1 / 3}),
+        ({"what": {"stage": "forward", "tensor": "output"}}, {"loss": 0.5}),
+        ({"what": {"differing": "1 / 6"}}, {}),
+        ({"what": {"greatest": "*e-[01][0-9]"}}, {}),
         ({"nature": "after the first step", "fingerprint": "*-gradients-*"}, {}),
         ({"nature": f"{NOT_UPDATED}*"}, {}),
         ({"predicts": "mean_over_ranks"}, {}),
@@ -63,7 +63,8 @@ def test_an_entry_hides_the_places_in_which_it_matches_every_damage(
 
 
 def test_two_entries_hide_together_what_none_hides_alone() -> None:
-    small, great = (replace(ENTRY, fingerprint="*-loss-*", detail=f"*{size}*") for size in ("1 / 6", "6 / 6"))
+    of_loss = replace(ENTRY, fingerprint="*-loss-*")
+    small, great = (replace(of_loss, what={"differing": size}) for size in ("1 / 6", "6 / 6"))
     for entries, share in (((small,), 0.0), ((great,), 0.0), ((small, great), 1.0)):
         assert blind_places(Ledger(entries=entries), CASE, ("xla_spmd",), TODAY)["xla_spmd"]["loss"] == share
 

@@ -11,7 +11,6 @@ from samples import a_case
 from difftest.findings.causes import causes
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.outcome import Symptom
-from difftest.judge.programs import LEFT_OPEN
 from difftest.judge.stage import Stage
 from difftest.records.evidence import WRONG_SIBLINGS
 from difftest.records.finding import Finding
@@ -72,13 +71,13 @@ def test_findings_of_one_issue_have_one_cause() -> None:
 
 
 def test_what_torch_leaves_open_for_one_reason_has_one_cause() -> None:
-    ties, signs = (f"x{LEFT_OPEN}{why}" for why in ("the order of ties", "the signs of vectors"))
+    ties, signs = "the order of ties", "the signs of vectors"
     undefined = {"symptom": Symptom.UNDEFINED}
     first, other = (
-        of_program("a", "sort", detail=ties, **undefined),
-        of_program("b", "svd", detail=signs, **undefined),
+        of_program("a", "sort", left_open=ties, **undefined),
+        of_program("b", "svd", left_open=signs, **undefined),
     )
-    second = of_program("c", "topk", detail=ties.replace("x", "y", 1), **undefined)
+    second = of_program("c", "topk", left_open=ties, **undefined)
     assert by_cause(first, other, second) == [("a", "c"), ("b",)]
 
 

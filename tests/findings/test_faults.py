@@ -169,7 +169,7 @@ def test_a_file_of_a_fault_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_what_all_patterns_of_a_fault_share_is_written_once() -> None:
-    shown = {"fingerprint": "xla_spmd-*", "detail": "*odd*"}
+    shown = {"fingerprint": "xla_spmd-*", "what": {"message": "*odd*"}}
     fault = a_fault(reason="it is odd", expires="2027-01-01", shows=[shown, {**shown, "reason": "it is"}])
     assert [entry.reason for entry in entries(fault)] == ["it is odd", "it is"]
     assert {entry.upstream for entry in entries(fault)} == {f"{faults.SCRIPTS}s.py"}
@@ -181,8 +181,9 @@ def test_what_all_patterns_of_a_fault_share_is_written_once() -> None:
 
 def test_an_entry_of_a_greater_priority_comes_first_and_then_the_more_specific(tmp_path: Path) -> None:
     usual = 'title = "t"\npackage = "torch"\nkind = "crash"\nexpires = 2027-01-01\n'
-    for name, more, detail in (("a", "", ""), ("b", "", 'detail = "*x*"\n'), ("c", "priority = 1\n", "")):
-        text = f'{usual}{more}\n[[shows]]\nfingerprint = "{name}-*"\n{detail}'
+    what, first = 'what.message = "*x*"\n', "priority = 1\n"
+    for name, more, asks in (("a", "", ""), ("b", "", what), ("c", first, "")):
+        text = f'{usual}{more}\n[[shows]]\nfingerprint = "{name}-*"\n{asks}'
         (tmp_path / f"{name}.toml").write_text(text)
     assert [entry.fingerprint for entry in read_ledger(tmp_path).entries] == ["c-*", "b-*", "a-*"]
 

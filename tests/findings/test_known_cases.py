@@ -63,7 +63,7 @@ def test_a_night_begins_with_the_known_cases_that_are_not_recorded() -> None:
     )
     every = [(index, case.id) for index, case in generated_cases(request, CampaignRecord())]
     known = list(itertools.takewhile(lambda one: CaseNumber.of(one[0]).series == Series.KNOWN, every))
-    assert [index for index, _ in known] == list(request.drawing.known())
+    assert [index for index, _ in known] == list(request.known())
     assert [index for index, _ in every[len(known) :]] == [0, 1]
     left = generated_cases(request, CampaignRecord(cases=set(known[1:])))
     assert [(index, case.id) for index, case in left] == [known[0], *every[len(known) :]]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pages import ROOT
 from sample_findings import FINDING, MISMATCH, an_observation, changed
 from samples import a_case, tensor_parallel_case
+from sentences import replaced
 
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
@@ -37,6 +38,7 @@ from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.records.announced import new_findings
+from difftest.records.columns import Columns
 from difftest.records.corpus import Corpus
 from difftest.records.observation import Ending
 
@@ -48,16 +50,19 @@ UNEVEN = tensor_parallel_case()
 EVEN = a_case(training=Training(clip_norm=1.0))
 
 
-def shown(backend: str, check: str, **fields: object) -> Divergence:
+def shown(backend: str, check: str, **fields: Any) -> Divergence:  # noqa: ANN401  as `replaced`
     """A mismatch that a check reports of a backend."""
-    return replace(MISMATCH, backend=backend, side=backend.partition("_")[0], check=check, **fields)
+    return replaced(MISMATCH, backend=backend, side=backend.partition("_")[0], check=check, **fields)
 
 
-def test_an_entry_matches_by_fingerprint_detail_nature_and_facts_of_the_case() -> None:
+def test_an_entry_matches_by_fingerprint_facts_nature_and_facts_of_the_case() -> None:
     assert ENTRY.matches(MISMATCH, EVEN)
-    detailed = replace(ENTRY, detail="*13 of 316*")
+    detailed = replace(ENTRY, what={"differing": "13 / 316", "stage": "backward"})
     assert not detailed.matches(MISMATCH, EVEN)
-    assert detailed.matches(replace(MISMATCH, detail="wrong: 13 of 316 elements"), EVEN)
+    assert detailed.matches(replaced(MISMATCH, detail="13 / 316 elements differ"), EVEN)
+    forward = replaced(MISMATCH, detail="step 0, forward, output: 13 / 316 elements differ")
+    assert not detailed.matches(forward, EVEN)
+    assert not detailed.matches(replaced(MISMATCH, detail="13 / 316 is odd"), EVEN), "another kind of facts"
     damaged = replace(ENTRY, nature="*lost alias*")
     assert not damaged.matches(MISMATCH, EVEN)
     assert damaged.matches(replace(MISMATCH, nature="narrow, lost alias"), EVEN)
@@ -163,7 +168,11 @@ AN_ENTRY = "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpire
         ),
         (
             f"{AN_ENTRY}where = {{ moon = 'full' }}",
-            "entry 'a-\\*' asks for moon; allowed: path, mesh",
+            "entry 'a-\\*' asks in `where` for moon; allowed: path, mesh",
+        ),
+        (
+            f"{AN_ENTRY}what = {{ moon = 'full' }}",
+            "entry 'a-\\*' asks in `what` for moon; allowed: step, stage",
         ),
         (
             f"{AN_ENTRY}quarantine = true",
@@ -203,7 +212,7 @@ def test_the_documented_faults_match_entries_and_similar_ones_do_not() -> None:
     entry = ledger.entry(failed, EVEN, TODAY)
     assert entry
     assert entry.upstream.endswith("pytorch/xla/issues/8534")
-    assert ledger.entry(replace(failed, detail="RuntimeError: else"), EVEN, TODAY) is None
+    assert ledger.entry(replaced(failed, detail="RuntimeError: else"), EVEN, TODAY) is None
     clipped = shown("torch_dtensor", "parameters", predicted=("another_norm",))
     assert ledger.entry(clipped, EVEN, TODAY)
     assert ledger.entry(replace(clipped, predicted=()), EVEN, TODAY) is None
@@ -226,9 +235,9 @@ def test_a_forgotten_epsilon_may_show_only_in_one_element_of_a_gradient() -> Non
     one = shown("torch_dtensor", "gradients", detail=detail, nature="")
     assert read_ledger().entry(one, NORMED, TODAY)
     assert read_ledger().entry(one, PLAIN, TODAY) is None
-    assert read_ledger().entry(replace(one, detail=detail.replace("1 / 4", "4 / 4")), NORMED, TODAY) is None
+    assert read_ledger().entry(replaced(one, detail=detail.replace("1 / 4", "4 / 4")), NORMED, TODAY) is None
     assert read_ledger().entry(replace(one, nature="negated"), NORMED, TODAY) is None
-    assert read_ledger().entry(replace(one, detail=detail.replace("9e-08", "0.09")), NORMED, TODAY) is None
+    assert read_ledger().entry(replaced(one, detail=detail.replace("9e-08", "0.09")), NORMED, TODAY) is None
 
 
 def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:
@@ -308,9 +317,9 @@ def test_a_difference_of_what_torch_leaves_undefined_is_kept_and_fails_no_campai
 def test_a_campaign_that_compared_nothing_is_an_error(tmp_path: Path) -> None:
     Corpus(tmp_path / "corpus").prepare()
     tally = Tally(cases=2, runs=2)
-    tally.comparisons.add(
-        an_observation(0, "xla_spmd", "unsupported", outcome=Ending(status="unsupported"), reason="it cannot")
-    )
+    refused = Ending(status="unsupported")
+    line = an_observation(0, "xla_spmd", "unsupported", outcome=refused, reason="it cannot")
+    tally.comparisons.add(Columns.of([line]))
     with pytest.raises(UsageError, match="nothing was compared: no backend supports any of the 2 cases"):
         concluded(tmp_path, tally)
 
@@ -405,7 +414,7 @@ def test_a_fault_of_a_usual_form_is_known_and_another_one_of_the_same_case_is_no
 ) -> None:
     spelled = replace(case, spelling=Spelling(**{form: True}))
     assert read_ledger().entry(fault, spelled, TODAY)
-    assert read_ledger().entry(replace(fault, **another), spelled, TODAY) is None
+    assert read_ledger().entry(replaced(fault, **another), spelled, TODAY) is None
     assert read_ledger().entry(fault, case, TODAY) is None
 
 

@@ -16,6 +16,7 @@ from difftest.cases.model import Model
 from difftest.cases.options import Feature, Start
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence, identity
+from difftest.judge.facts import NumbersFacts
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
@@ -27,7 +28,7 @@ WRONG = Divergence(
     symptom=Symptom.MISMATCH,
     stage=Stage.FORWARD,
     tensor="output",
-    detail="step 0, forward, output: 4 / 4 elements (100.0%) differ",
+    facts=NumbersFacts(differing=4, elements=4, greatest=0.5, scale=1.0, floor=1e-7),
     ratio=50.0,
 )
 

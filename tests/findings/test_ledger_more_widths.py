@@ -25,6 +25,7 @@ from difftest.cases.layers.operator import Operand
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Replicate, Shard
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import NOT_FINITE, KindsFacts
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
@@ -279,11 +280,9 @@ def test_a_convolution_is_known_to_leave_a_shard_that_what_follows_cannot_use(me
 
 def test_a_collective_into_views_under_torch_compile_is_known_on_torch_tpu() -> None:
     """What another layer makes of the same memory is not."""
+    facts = KindsFacts(count=28, actual=NOT_FINITE, ranks=(0, 1))
     shown = replace(
-        failed("", Stage.FORWARD, "28 values are not finite, on ranks [0, 1]"),
-        backend="tpu_compile",
-        check="finite",
-        symptom=Symptom.NONFINITE,
+        forward("", facts=facts), backend="tpu_compile", check="finite", symptom=Symptom.NONFINITE
     )
     assert entry(shown, collective_case("all_to_all", form="list"))
     assert entry(shown, a_case()) is None

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
 from samples import a_case
+from sentences import replaced
 from shown_operators import backward, cut, entry, failed, forward, on_xla, wrong
 
 from difftest.cases.case import Case
@@ -76,7 +77,7 @@ def refused(stage: Stage, message: str) -> Divergence:
 
 def adam(said: str) -> Divergence:
     shown = forward("aten._fused_adam_")
-    return replace(shown, detail=f"step 0, forward, 0.output.0: {said}")
+    return replaced(shown, detail=f"step 0, forward, 0.output.0: {said}")
 
 
 @pytest.mark.parametrize(

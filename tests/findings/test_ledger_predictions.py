@@ -8,6 +8,7 @@ from shown_operators import TODAY, entry
 from difftest.cases.options import Spelling
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import NumbersFacts
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.evidence import DECIDED_BY
@@ -28,7 +29,7 @@ def mismatch(backend: str, check: str, stage: Stage, **fields: object) -> Diverg
         symptom=Symptom.MISMATCH,
         stage=stage,
         tensor="0.weight",
-        detail=f"step 0, {stage}, 0.weight: 1 / 8 elements (12.5%) differ; greatest 0.5",
+        facts=NumbersFacts(differing=1, elements=8, greatest=0.5, scale=1.0, floor=1e-7),
     )
     return replace(shown, **fields)
 

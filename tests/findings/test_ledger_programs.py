@@ -34,7 +34,7 @@ from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
-from difftest.records.finding import Finding, Uncovered
+from difftest.records.finding import Finding
 
 MAX = "max.reduction_with_dim"
 MIXED = "RuntimeError: aten.{}: got mixed torch.Tensor and DTensor, need to convert"
@@ -223,5 +223,10 @@ def test_an_entry_of_one_operator_hides_no_other_one_when_the_command_runs_again
 
 def test_what_an_older_record_says_of_an_unknown_divergence_is_about_any_operator() -> None:
     made = Finding(fingerprint="a-b-c-d", divergence=forward("neg"), blame="", hits=1, case="")
-    record = msgspec.to_builtins(made) | {"uncovered": ["it is", "{}"]}
-    assert Finding.from_json(msgspec.json.encode(record)).uncovered == Uncovered("it is", "{}")
+    detail = "step 3, backward, 0.other: 1 / 2 elements (50.0%) differ"
+    record = msgspec.to_builtins(made) | {"uncovered": [detail, "{}"], "schema": 2}
+    uncovered = Finding.from_json(msgspec.json.encode(record)).uncovered
+    assert uncovered
+    shown = uncovered.divergence
+    assert (shown.detail, shown.step, shown.tensor, shown.operator) == (detail, 3, "0.other", "")
+    assert uncovered.case == "{}"

@@ -16,7 +16,6 @@ from difftest.findings.titles import sentence, spoken, title, upstream_title
 from difftest.findings.triage import Status
 from difftest.judge import damage
 from difftest.judge.outcome import Symptom
-from difftest.judge.programs import LEFT_OPEN
 from difftest.judge.stage import Stage
 from difftest.records.evidence import DECIDED_BY
 from difftest.records.finding import Finding
@@ -66,7 +65,7 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
         ),
         (
             failed(
-                "step 0, update, rank 0: SIGABRT: F0000 00:00:1764021893.17   12345 "
+                "step 0, forward, rank 0: SIGABRT: F0000 00:00:1764021893.17   12345 "
                 "external/xla/xla/partitioner.cc:3466] Check failed: x It has none",
                 Symptom.CRASH,
             ),
@@ -77,7 +76,7 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
                 a_finding(),
                 symptom=Symptom.NONFINITE,
                 operator="mean",
-                detail="result: 4 values are NaN where the oracle's are numbers, on ranks [0, 1]",
+                detail="4 values are NaN where the oracle's are numbers, on ranks [0, 1]",
             ),
             "result of mean has NaN instead of numbers",
         ),
@@ -87,7 +86,7 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
                 symptom=Symptom.NONFINITE,
                 stage=Stage.BACKWARD,
                 tensor="0.weight",
-                detail="0.weight: 4 values are not finite, on ranks [0, 1]",
+                detail="4 values are not finite, on ranks [0, 1]",
             ),
             "gradient of 0.weight has infinities or NaN",
         ),
@@ -112,7 +111,7 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
                 a_finding(),
                 symptom=Symptom.UNDEFINED,
                 operator="sort",
-                detail=f"x{LEFT_OPEN}ties",
+                left_open="ties",
             ),
             "results of sort differ where torch leaves them open: ties",
         ),

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,17 @@ IN_NEWEST = [
 ]
 """The faults of torch that the newest release has."""
 
-ALONE = ("torchrun", "os.fork", "torchax", "import jax")
+ALONE = ("os.fork", "pallas")
 """A script with one of these words needs a Python of its own; others run in a fork of a warm one."""
+
+TORCH = ("torch", "torch._dynamo", "torch.distributed.tensor")
+WARM = {
+    "torchax": ("torch", "torchax"),
+    "import jax": ("jax", "jax.extend.core", "jax.interpreters.mlir"),
+    "torch_xla": (*TORCH, "torch_xla"),
+    "": TORCH,
+}
+"""What a warm Python has imported for the scripts that have a word; the first one counts."""
 
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
@@ -42,17 +53,15 @@ RACES = ("first_collectives_race_on_xla",)
 
 
 @pytest.fixture(scope="module")
-def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
-    modules = ("torch", "torch._dynamo", "torch.distributed.tensor")
-    with warm_python(modules, tmp_path_factory.mktemp("torch")) as python:
-        yield python
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WarmPython]]:
+    """The warm Python for the text of a script, which the first script that needs it starts."""
+    with ExitStack() as stack:
 
+        @cache
+        def start(word: str) -> WarmPython:
+            return stack.enter_context(warm_python(WARM[word], tmp_path_factory.mktemp("warm")))
 
-@pytest.fixture(scope="module")
-def with_torch_xla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
-    modules = ("torch", "torch._dynamo", "torch.distributed.tensor", "torch_xla")
-    with warm_python(modules, tmp_path_factory.mktemp("torch_xla")) as python:
-        yield python
+        yield lambda text: start(next(word for word in WARM if word in text))
 
 
 @pytest.mark.slow
@@ -65,7 +74,7 @@ def with_torch_xla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPyt
         if script.stem not in SWITCHED_OFF
     ],
 )
-def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) -> None:
+def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython]) -> None:
     """If this fails, upstream may have fixed the fault: `python tools/releases.py --write` says so."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     text = script.read_text()
@@ -82,8 +91,7 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
     if any(word in text for word in ALONE):
         status, output = alone(script)
     else:
-        warm = "with_torch_xla" if "torch_xla" in text else "with_torch"
-        status, output = request.getfixturevalue(warm).run(script, LONGEST_SECONDS)
+        status, output = warm(text).run(script, LONGEST_SECONDS)
     if releases.NEEDS_GPU in output:
         pytest.skip(releases.NEEDS_GPU)
     require_fault(script, status, output)

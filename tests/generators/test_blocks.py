@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import a_case
 
+from difftest.cases import block as blocks
 from difftest.cases import numbers
+from difftest.cases.blocks import names
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layers.linear import Linear
@@ -25,8 +27,8 @@ from difftest.judge.events import Events
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
-from generators import blocks
 from generators.cases import case_at, cases
+from generators.chances import drawn_from
 from generators.paths import chosen
 from reports.reproducer.reproducer import refusal
 from workers.backends import torch_ddp
@@ -58,15 +60,15 @@ def with_norm(**arguments: object) -> Case:
 
 
 def test_every_block_is_declared_and_built() -> None:
-    assert blocks.names() == plugins.names("workers.training.blocks")
+    assert names() == plugins.names("workers.training.blocks")
 
 
-@pytest.mark.parametrize("name", blocks.names())
+@pytest.mark.parametrize("name", names())
 @quietly
 @given(data=st.data())
 def test_a_declaration_fits_the_blocks_arguments(name: str, data: st.DataObject) -> None:
-    arguments = data.draw(blocks.load(name).arguments(unit=2))
-    declared, layer = blocks.load(name).declared(arguments), blocks.layer(name, arguments)
+    arguments = data.draw(drawn_from(blocks.arguments_of(name).drawn(2)))
+    declared, layer = blocks.declared(name, arguments), blocks.layer(name, arguments)
     assert not layer.contradiction()
     assert set(declared.cuts) <= set(declared.parameters)
     for parameter, dims in declared.cuts.items():
@@ -96,7 +98,7 @@ def test_the_path_draws_every_block_and_is_not_among_the_default_ones() -> None:
     drawn = (
         block_of(case_at(3, index, paths=(PATH,), max_world_size=4)).block for index in itertools.count()
     )
-    assert {name for _, name in zip(range(160), drawn, strict=False)} == set(blocks.names())
+    assert {name for _, name in zip(range(160), drawn, strict=False)} == set(names())
 
 
 @pytest.mark.long
@@ -106,7 +108,7 @@ def test_tensor_parallelism_cuts_what_a_block_allows() -> None:
         case = case_at(4, index, paths=(PATH,), max_world_size=2)
         block = block_of(case)
         at = case.model.layers.index(block)
-        cuts = blocks.load(block.block).declared(block.arguments).cuts
+        cuts = blocks.declared(block.block, block.arguments).cuts
         for name in block.parameters:
             dims = {p.dim for p in case.layout.parameters[f"{at}.{name}"] if isinstance(p, Shard)}
             assert dims <= {0, *cuts.get(name, ())}

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from samples import a_case
 
+from difftest.cases import features
 from difftest.cases.case import Case, Training
+from difftest.cases.feature import declared
 from difftest.cases.options import Feature
 from difftest.findings.facts import facts
 from difftest.ground import plugins
 from difftest.reduce.measure import measure
 from difftest.reduce.simplifications.options import fewer_training_features
-from generators import features
 from generators.cases import cases
 from generators.paths import chosen
 from reports.reproducer.reproducer import refusal
@@ -30,7 +31,10 @@ def with_features(*used: Feature) -> Case:
 
 
 def test_every_feature_is_drawn_done_and_documented() -> None:
-    assert features.names() == plugins.names("workers.training.features")
+    more = {*plugins.names("workers.training.features")}
+    assert more < {*features.names()}
+    for name in {*features.names()} - more:
+        assert {"arguments", "zero_arguments"} & set(vars(declared(name))), f"{name} does nothing"
     page = (Path(__file__).parents[2] / "docs" / "features.md").read_text()
     assert [name for name in features.names() if f"| `{name}` |" not in page] == []
 
@@ -42,7 +46,7 @@ def test_a_case_of_the_path_has_features_that_fit_it(case: Case) -> None:
     names = [feature.name for feature in case.training_features]
     assert 1 <= len(set(names)) == len(names) <= 2
     bare = msgspec.structs.replace(case, features=())
-    assert all(features.load(name).options(case=bare) is not None for name in names)
+    assert all(declared(name).drawn(bare) is not None for name in names)
     assert Case.from_json(case.to_json()) == case
 
 
@@ -90,6 +94,6 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
 
 
 def test_what_cannot_have_features_says_so() -> None:
-    case = with_features(Feature(name="distributed_checkpoint"))
+    case = with_features(Feature(name="distributed_checkpoint", options={"step": 1, "resharded": True}))
     assert "the feature distributed_checkpoint" in (refusal(case, "torch_ddp") or "")
     assert "torch's own loop" in (torchax.unsupported(case) or "")

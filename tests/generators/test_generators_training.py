@@ -89,6 +89,7 @@ def test_large_numbers_need_a_norm_or_few_layers_and_no_softmax() -> None:
     assert not training.keeps_large_finite(deep(1, Attention(width=4, heads=2, kv_heads=1)))
 
 
+@pytest.mark.long
 def test_a_batch_norm_has_two_rows_in_every_part_of_a_batch() -> None:
     drawn = [case_at(7, index, paths=("blocks", "features")) for index in range(200, 280)]
     rows = [

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 from command_line import command
 from machines import Machine, a_campaign, examined, sharded, the_finding
 from samples import a_case
+from sentences import replaced
 
 from difftest.campaign.campaign import Campaign
 from difftest.findings.faults import SCRIPTS, read_faults
@@ -20,6 +20,7 @@ from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing import chain, kept_script, quotations
 from difftest.jobs.filing.chain import Chain, HaltError, own_alone
 from difftest.jobs.filing.draft import Issue
+from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.known_script import known_script
 from difftest.jobs.filing.reproduction import Reproduction
 from difftest.jobs.filing.script_runs import ScriptRun
@@ -152,14 +153,13 @@ def test_the_ledgers_script_stands_for_reduction_and_reproducer(
     assert (desk.folder / SCRIPT).read_text() in (desk.folder / DRAFT).read_text()
 
 
-def test_a_script_is_taken_from_the_ledgers_faults_alone(desk: Desk) -> None:
-    finding = the_finding(desk.campaign)
+def test_a_script_is_taken_from_the_ledgers_faults_alone() -> None:
     fault = next(fault for fault in read_faults() if fault.raises and not fault.issue)
-    listed = known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=fault.upstream[0]))
+    listed = known_script(fault.upstream[0])
     assert listed
     assert listed.raises == fault.raises
     for other in (f"{SCRIPTS}../faults.py", f"{SCRIPTS}none.py", ""):
-        assert known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=other)) is None
+        assert known_script(other) is None
 
 
 def test_a_finding_of_an_earlier_version_names_the_script_as_it_is_called_now(desk: Desk) -> None:
@@ -169,7 +169,7 @@ def test_a_finding_of_an_earlier_version_names_the_script_as_it_is_called_now(de
     file.write_text(json.dumps(old))
     read = desk.campaign.corpus.finding(finding.fingerprint)
     assert read.upstream == f"{SCRIPTS}mse_loss_on_dtensor.py"
-    listed = known_script(read)
+    listed = known_script(read.upstream)
     assert listed
     assert "mse_loss" in listed.text
 
@@ -191,7 +191,7 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     monkeypatch.setattr(kept_script, "recompile", recompile)
     monkeypatch.setattr(chain, "keep_script", lambda *_: ("graph0.stablehlo.txt",))
     corpus = desk.campaign.corpus
-    crash = msgspec.structs.replace(
+    crash = replaced(
         the_finding(desk.campaign).divergence,
         symptom=Symptom.CRASH,
         side="xla",
@@ -202,7 +202,8 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     made = Chain(machine=desk.opens, say=say, budget=1, ledger=Ledger(), most_a_day=5, consent=own_alone)
     text = 'os.environ.update(CPU_NUM_DEVICES="5")\n'
     shown = Reproduction(reason=None, script=ScriptRun(text=text, shown=True, output=""))
-    made._keep(FindingTarget(finding=finding, case=a_case(), folder=desk.folder), shown)  # noqa: SLF001
+    subject = FindingTarget(finding=finding, case=a_case(), folder=desk.folder)
+    made._keep(Filing.of(subject, Ledger()), shown)  # noqa: SLF001
     assert asked == ([(where / "bin" / "python", 5)] if installed else [])
     assert corpus.finding(desk.folder.name).evidence.get("replayed", "").startswith("diverges") == installed
     assert ("environments make torchax" in desk.lines[-1]) != installed

@@ -26,6 +26,7 @@ from difftest.jobs.campaign.night_before import Before, absent
 from difftest.jobs.campaign.tally import Tally
 from difftest.judge.outcome import Outcome
 from difftest.records import announced
+from difftest.records.columns import Columns
 from difftest.records.corpus import Corpus
 from reports.report import build
 
@@ -365,10 +366,11 @@ def test_a_night_misses_a_path_only_where_that_is_no_accident(
 
 def test_what_a_night_was_told_to_leave_out_is_not_missed() -> None:
     before, now = Before(seed=20261120, cases=40), Tally(cases=40)
-    for index in range(40):
-        before.comparisons.add(an_observation(index))
-        before.comparisons.add(an_observation(index, "xla_spmd"))
-        now.comparisons.add(an_observation(index))
+    of_torch = [an_observation(index) for index in range(40)]
+    before.comparisons.add(
+        Columns.of([*of_torch, *(an_observation(index, "xla_spmd") for index in range(40))])
+    )
+    now.comparisons.add(Columns.of(of_torch))
     for chosen, number in ((), 1), (("torch_ddp",), 0):
         request = a_request(backends=chosen)
         assert len(absent(before, now, request)) == number

@@ -17,10 +17,10 @@ NEED, KNOWN = "1 finding needs you.", "No findings need you. 1 is known."
 SHOWN = replace(a_finding(), hits=1, cases_by_campaign={"first": 1})
 
 
-def a_ledger(folder: Path, upstream: str = ISSUE, expires: str = "2099-01-01", detail: str = "*") -> Path:
+def a_ledger(folder: Path, upstream: str = ISSUE, expires: str = "2099-01-01", **patterns: object) -> Path:
     """A ledger with one entry, about the sample finding."""
     file = folder / "known.toml"
-    entry = {"fingerprint": SHOWN.divergence.fingerprint, "upstream": upstream, "detail": detail}
+    entry = {"fingerprint": SHOWN.divergence.fingerprint, "upstream": upstream, **patterns}
     fields = "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())
     file.write_text(f'[[known]]\n{fields}reason = "a known fault"\nexpires = {expires}\n')
     return file
@@ -57,12 +57,14 @@ def test_one_whose_entry_has_expired_is_new_again_until_a_campaign_announces_it(
 
 @pytest.mark.long
 def test_one_that_also_showed_in_a_way_that_no_entry_covers_stays_new(tmp_path: Path) -> None:
-    uncovered = Uncovered("another detail", a_case().to_json().decode())
+    other = replace(SHOWN.divergence, tensor="another")
+    uncovered = Uncovered(divergence=other, case=a_case().to_json().decode())
     both = replace(SHOWN, new_in=("first", 0), uncovered=uncovered)
     corpus = a_corpus(tmp_path, an_observation(0), findings=(both,))
-    assert reported(tmp_path, a_ledger(tmp_path, detail=SHOWN.divergence.detail)) == NEED
+    assert reported(tmp_path, a_ledger(tmp_path, **{"what.tensor": SHOWN.divergence.tensor})) == NEED
     assert corpus.finding(FINGERPRINT) == both
-    assert reported(tmp_path, a_ledger(tmp_path, detail="*detail*")) == NEED, "its own is not covered"
+    of_other = a_ledger(tmp_path, **{"what.tensor": "another"})
+    assert reported(tmp_path, of_other) == NEED, "its own is not covered"
     assert reported(tmp_path, a_ledger(tmp_path)) == KNOWN
 
 

@@ -19,7 +19,7 @@ from sample_programs import a_program, an_operator
 from samples import a_case, a_failure, candidate, oracle
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.commands import selftest
@@ -138,6 +138,7 @@ def test_a_case_that_takes_long_keeps_no_other_one_back(requests: list[Request])
     assert f"interrupted after {10 + len(checks)} cases; with --after 10 " in str(stopped)
 
 
+@pytest.mark.long  # planted faults import torch
 def test_an_interrupted_search_for_defects_says_that_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_cluster(*_: object, **_options: object) -> None:
         raise StoppedError("interrupted", status=130)  # noqa: EM101  as the connection raises it

@@ -15,7 +15,7 @@ from machines import Machine, a_campaign, backend, examined, the_finding
 from samples import NOISE, a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.commands.replay import command
 from difftest.ground.errors import InfrastructureError, UsageError

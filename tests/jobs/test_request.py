@@ -1,18 +1,22 @@
 """Requests: click's parameters are the fields of a command's request; no value is lost or added."""
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
+from typing import Annotated
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from difftest import commands
-from difftest.commands import bisect, compare, record, selftest
+from difftest.commands import bisect, compare, nightly, record, selftest
+from difftest.jobs.ask.options import option, options
 from difftest.jobs.ask.request import CASES, CampaignRequest, Request
 
 REQUESTS = {
     "bisect": bisect.BisectRequest,
     "compare": compare.CompareRequest,
-    "nightly": CampaignRequest,
+    "nightly": nightly.NightlyRequest,
     "record": record.RecordRequest,
     "run": CampaignRequest,
     "selftest": selftest.SelftestRequest,
@@ -30,8 +34,29 @@ BESIDE = {
 `compare` takes some for recorded runs alone.
 """
 
-DERIVED = {"nightly": {"began", "seed", "twice_every", "formats"}, "run": {"began"}}
+DERIVED = {"nightly": {"began", "seed", "formats"}, "run": {"began"}}
 """The fields that a command sets itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaring:
+    """Fields with an option of their name, one of another, two and none."""
+
+    most_rows: Annotated[int, option(type=int, help="The most.")] = 7
+    quiet: Annotated[bool, option("--no-words", is_flag=True, help="None.")] = False
+    pair: Annotated[str, option("--left", help="One."), option("--right", "right", help="Two.")] = ""
+    began: float = 0.0
+
+
+def test_a_field_declares_its_option_with_its_own_name_and_default() -> None:
+    command = options(Declaring)(click.command("declaring")(lambda **given: given))
+    assert {parameter.name for parameter in command.params} == {"most_rows", "quiet", "pair", "right"}
+    result = CliRunner().invoke(command, ["--no-words", "--right", "b"], standalone_mode=False)
+    assert result.return_value == {"most_rows": 7, "quiet": True, "pair": "", "right": "b"}
+    shown = CliRunner().invoke(command, ["--help"]).output
+    assert "--most-rows INTEGER  The most.  [default: 7]" in shown
+    without = options(Declaring, without={"pair"})(click.command("declaring")(lambda **given: given))
+    assert {parameter.name for parameter in without.params} == {"most_rows", "quiet"}
 
 
 @pytest.mark.parametrize("name", REQUESTS)

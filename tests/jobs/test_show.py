@@ -22,6 +22,7 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.pieces import Piece
 from difftest.records.conclusion import Conclusion
 from difftest.records.corpus import SCRIPT
+from difftest.records.finding import SCHEMA
 
 DIGEST = "0a1b2c3d"
 ISSUE = "https://github.com/pytorch/xla/issues/9735"
@@ -97,7 +98,7 @@ def test_show_has_the_title_the_evidence_and_the_next_commands(runs: Path) -> No
     assert "  rank 1: 1 of 1 elements of [1:2]" in lines
     assert f"{folder('runs/first')}/reproducer.py" in done.output
     assert f"difftest minimize {folder('runs/first')} " in done.output
-    assert '"schema": 2' in command("show", DIGEST, "--json").output
+    assert f'"schema": {SCHEMA}' in command("show", DIGEST, "--json").output
 
 
 def test_a_long_or_hostile_message_is_cut_and_harmless(runs: Path) -> None:

@@ -125,7 +125,7 @@ FAULTS = {
     "xla dies of a known fault": Fault(
         words=f"spmd: {NEVER}",
         answer=failing("the words of a known fault"),
-        ledger=BEFORE + "fingerprint = '*-completion-*'\ndetail = '*the words of a known fault'\n",
+        ledger=BEFORE + "fingerprint = '*-completion-*'\nwhat.message = '*the words of a known fault'\n",
     ),
     "xla crashes": Fault(words=f"tp: {NEVER}", answer=failing("", symptom=Symptom.CRASH, kind="SIGKILL")),
     "xla hangs": Fault(words=f"spmd: {NEVER}", answer=failing("", symptom=Symptom.HANG, kind="hang")),

@@ -12,6 +12,7 @@ from samples import a_failure
 
 from difftest.ground.errors import UsageError
 from difftest.judge.divergence import LOG_BYTES, Divergence, identity, shortened, without_numbers
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.fingerprint import Fingerprint, readable
 from difftest.judge.outcome import NO_MESSAGE, Symptom
 from difftest.judge.stage import Stage
@@ -25,7 +26,7 @@ findings = st.builds(
     changed,
     st.just(FINDING),
     blame=st.text(max_size=9),
-    detail=st.text(max_size=9),
+    facts=st.none() | st.builds(RemarkFacts, remark=st.text(max_size=9)),
     log=st.text(max_size=9),
     hits=st.integers(0, 2**40),
     ratio=st.none() | st.floats(0, 1e30),
@@ -39,7 +40,7 @@ def test_a_fingerprint_does_not_depend_on_place_wording_or_numbers(
 ) -> None:
     for divergence in (MISMATCH, FAILED):
         other = msgspec.structs.replace(
-            divergence, step=step, tensor=tensor, detail=detail, log=detail, ratio=ratio
+            divergence, step=step, tensor=tensor, facts=RemarkFacts(remark=detail), log=detail, ratio=ratio
         )
         assert other.fingerprint == divergence.fingerprint
 
@@ -225,7 +226,7 @@ SCHEMA_1 = """{
 }"""
 
 
-def test_a_finding_of_schema_1_is_read_completely_and_written_as_schema_2() -> None:
+def test_a_finding_of_schema_1_is_read_completely_and_written_as_schema_3() -> None:
     expected = Finding(
         fingerprint="xla_spmd@2.8-gradients-mismatch-0a1b2c3d",
         divergence=Divergence(
@@ -237,7 +238,7 @@ def test_a_finding_of_schema_1_is_read_completely_and_written_as_schema_2() -> N
             stage=Stage.BACKWARD,
             step=2,
             tensor="0.weight",
-            detail="step 2, backward, 0.weight: wrong",
+            facts=RemarkFacts(remark="wrong"),
             log="a log",
             ratio=12.5,
         ),
@@ -264,7 +265,7 @@ def test_a_finding_of_schema_1_is_read_completely_and_written_as_schema_2() -> N
     finding = Finding.from_json(SCHEMA_1)
     assert finding == expected
     written = json.loads(finding.to_json())
-    assert (written["schema"], written["divergence"]["backend"]) == (2, "xla_spmd@2.8")
+    assert (written["schema"], written["divergence"]["backend"]) == (SCHEMA, "xla_spmd@2.8")
     assert written["unannounced"] == ["seed0-1a2b3c4d", 7]
     assert not {"backend", "seen", "untold"} & set(written)
     assert Finding.from_json(finding.to_json()) == expected

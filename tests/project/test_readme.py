@@ -4,10 +4,12 @@ import re
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
 from command_line import command
 from pages import FRONT, PAGES, ROOT, blocks, shell_commands
+from side_by_side import processes, runs_all
 
 COMMANDS = sorted({line for page in PAGES for line in shell_commands(page) if line.startswith("difftest ")})
 MOST_LINES_OF_THE_FRONT_PAGE = 160
@@ -54,15 +56,41 @@ def test_the_documented_extras_exist_in_the_project() -> None:
     assert "constraints.txt" in FRONT.read_text()
 
 
-def test_ci_runs_the_same_tests_as_the_command_in_the_readme() -> None:
-    """CI runs in two parts the tests that `pytest` alone runs, which are all but the nightly ones."""
+def test_ci_runs_the_command_of_the_readme() -> None:
     ci = (ROOT / ".ci" / "run").read_text()
     install, test = '-c constraints.txt -e ".[xla,cluster,test]"', "pytest"
     assert any(install in block and block.strip().endswith(f"&& {test}") for block in blocks(FRONT, "sh"))
     assert install in ci
-    parts = re.findall(r'^(?:nice )?pytest .*?-m "(.*?)"', ci, re.MULTILINE)
-    assert parts == ["not slow and not long and not browser", "(slow or long or browser) and not nightly"]
+    assert re.findall(r"^.*\bpytest\b.*$", ci.partition("set -euo pipefail")[2], re.MULTILINE) == [
+        f"{test} || status=$?"
+    ]
+
+
+def test_there_are_more_processes_than_cpus_where_the_memory_allows() -> None:
+    assert [processes(2, gib << 30) for gib in (24, 15, 8, 1)] == [4, 3, 2, 1]
+
+
+ALL = {
+    "keyword": "",
+    "markexpr": "not nightly",
+    "lf": False,
+    "collectonly": False,
+    "usepdb": False,
+    "numprocesses": None,
+}
+"""The options of `pytest` alone."""
+
+
+def test_all_tests_run_side_by_side_and_chosen_ones_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     assert "-m 'not nightly'" in (ROOT / "pyproject.toml").read_text()
+    assert runs_all(Namespace(**ALL), named=False)
+    assert not runs_all(Namespace(**ALL), named=True)
+    chosen = {"keyword": "a_word", "markexpr": "nightly", "lf": True, "collectonly": True, "usepdb": True}
+    for change in (*({name: value} for name, value in chosen.items()), {"numprocesses": 0}):
+        assert not runs_all(Namespace(**ALL | change), named=False), change
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    assert not runs_all(Namespace(**ALL), named=False)
 
 
 @pytest.mark.slow

@@ -213,7 +213,9 @@ def a_ledger() -> str:
     some = [entry for entry in read_ledger().entries if not entry.where][:20]
     lines = list[str]()
     for fields in map(msgspec.to_builtins, some):
-        lines += ["[[known]]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items() if value)]
+        what = {f"what.{fact}": pattern for fact, pattern in fields.pop("what").items()}
+        given = {**fields, **what}.items()
+        lines += ["[[known]]", *(f"{name} = {json.dumps(value)}" for name, value in given if value)]
     return "\n".join(lines)
 
 

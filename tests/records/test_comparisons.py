@@ -14,6 +14,7 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Outcome
+from difftest.records.columns import Columns
 from difftest.records.comparisons import MOST_COUNTED, OTHER_REASONS, Comparisons
 from difftest.records.observation import MOST_REASON, Ending, Observation, in_short, read_observations
 from difftest.records.resume import resumed
@@ -21,8 +22,7 @@ from difftest.records.resume import resumed
 
 def counted(*observations: Observation) -> Comparisons:
     comparisons = Comparisons()
-    for observation in observations:
-        comparisons.add(observation)
+    comparisons.add(Columns.of(observations))
     return comparisons
 
 

@@ -167,8 +167,7 @@ def test_a_call_that_torch_rejects_covers_no_entry() -> None:
 
 def counted() -> Coverage:
     coverage = Coverage()
-    for line in (*LINES, LINES[0]):
-        coverage.add(line)
+    coverage.add(Columns.of([*LINES, LINES[0]]))
     return coverage
 
 
@@ -188,13 +187,12 @@ def test_operators_are_counted_by_direction_cut_dtype_regime_and_side() -> None:
     assert coverage.sides() == ("torch", "xla")
 
 
-def test_lines_by_column_are_counted_as_one_by_one() -> None:
-    lines = [*LINES, LINES[0]]
-    by_column = Coverage()
-    by_column.add_columns(Columns.of(lines), np.ones(len(lines), np.bool_))
-    assert by_column == counted()
-    none = Coverage()
-    none.add_columns(Columns.of(lines), np.zeros(len(lines), np.bool_))
+def test_lines_together_are_counted_as_one_by_one() -> None:
+    lines, one_by_one, none = [*LINES, LINES[0]], Coverage(), Coverage()
+    for line in lines:
+        one_by_one.add(Columns.of([line]))
+    assert one_by_one == counted()
+    none.add(Columns.of(lines).where(np.zeros(len(lines), np.bool_)))
     assert none == Coverage()
 
 

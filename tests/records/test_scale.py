@@ -10,6 +10,7 @@ from machines import timeless_tables
 from msgspec.structs import replace
 
 from difftest.records import index
+from difftest.records.columns import Columns
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.resume import CampaignRecord, resumed
 from reports import frame
@@ -63,7 +64,7 @@ def test_a_recorded_case_takes_less_than_a_kibibyte_of_memory(out: Path) -> None
         for case in records.cases(CASES):
             for run in case:
                 diverging = {"verdict": "diverge", "fingerprints": (records.fingerprint(run.index % 20),)}
-                record.add(replace(run, **(diverging if run.side == "xla" else {})))
+                record.add(Columns.of([replace(run, **(diverging if run.side == "xla" else {}))]))
         bytes_of_a_case = (tracemalloc.get_traced_memory()[0] - before) / CASES
     finally:
         tracemalloc.stop()

@@ -4,6 +4,7 @@ Nothing named in it is imported, executed, or looked up anywhere but in a list o
 """
 
 import ast
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,13 +84,13 @@ def test_a_case_with_unknown_parameters_or_fields_is_refused(name: str) -> None:
     Case.from_json(json.dumps(tree))
 
 
-@pytest.mark.parametrize("package", PLUGINS)
-@pytest.mark.parametrize("name", [*NAMES, "os", "..errors", "__init__", "_options"])
-def test_only_public_files_of_a_folder_are_its_plug_ins(package: str, name: str) -> None:
-    with pytest.raises(UsageError, match="unknown"):
-        plugins.load(package, name)
-    with pytest.raises(UsageError, match="unknown"):
-        plugins.file(package, name)
+def test_only_public_files_of_a_folder_are_its_plug_ins(subtests: pytest.Subtests) -> None:
+    for package, name in itertools.product(PLUGINS, [*NAMES, "os", "..errors", "__init__", "_options"]):
+        with subtests.test(package=package, name=name):
+            with pytest.raises(UsageError, match="unknown"):
+                plugins.load(package, name)
+            with pytest.raises(UsageError, match="unknown"):
+                plugins.file(package, name)
 
 
 def loads_only_tensors(call: ast.Call) -> bool:

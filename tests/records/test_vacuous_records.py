@@ -20,6 +20,7 @@ from difftest.judge.canary import NOTICED
 from difftest.judge.capability import Lack
 from difftest.records.bundle import Recorder
 from difftest.records.chance import is_more_than
+from difftest.records.columns import Columns
 from difftest.records.comparisons import Comparisons
 from difftest.records.conclusion import concluded
 from difftest.records.corpus import Corpus
@@ -150,8 +151,7 @@ def test_one_refusal_of_an_unknown_operator_makes_no_night_red() -> None:
     refused = replace(
         an_observation(0, "torch_dtensor", "unsupported"), outcome=Ending(status="capability"), lacks=(lack,)
     )
-    for line in (*lines(40, "torch_dtensor"), *lines(40, "xla_spmd"), refused):
-        comparisons.add(line)
+    comparisons.add(Columns.of([*lines(40, "torch_dtensor"), *lines(40, "xla_spmd"), refused]))
     assert comparisons.sides["torch"].lacking.total() == 1
     assert concluded(comparisons).incomplete == ()
 
@@ -172,8 +172,7 @@ def test_a_known_fault_that_jumps_against_earlier_nights_is_named(tmp_path: Path
 
     corpus = a_corpus(tmp_path, *night("20261120", 2), *night("20261121", 24))
     now = Comparisons()
-    for line in night("20261121", 24):
-        now.add(line)
+    now.add(Columns.of(night("20261121", 24)))
     before = nights_before(corpus, "seed20261121-aaaaaaaa")
     assert before.sides["xla"].requested == 40
     issues = {known.fingerprint: "issue 1"}

@@ -11,6 +11,7 @@ from sample_coverage import LINES
 from sample_findings import a_corpus, an_observation
 
 from difftest.judge.capability import Lack
+from difftest.records.columns import Columns
 from difftest.records.coverage import Coverage
 from difftest.records.covered import Covered
 from difftest.records.lacks import SupportTable
@@ -39,8 +40,7 @@ def reasons(coverage: Coverage, lacks: SupportTable) -> dict[tuple[str, str], tu
 
 def test_what_was_reached_is_counted_beside_what_there_is() -> None:
     coverage = Coverage()
-    for line in LINES:
-        coverage.add(line)
+    coverage.add(Columns.of(LINES))
     rows = {one.what: (one.reached, dict(one.by_side)) for one in totals(coverage)}
     assert rows[f"{OPERATORS}, forward"] == (3, {"torch": 3, "xla": 1})
     assert rows[f"{OPERATORS}, backward"] == (1, {"torch": 0, "xla": 1})
@@ -56,7 +56,7 @@ def test_what_was_reached_is_counted_beside_what_there_is() -> None:
 def test_parts_are_counted_by_side_and_on_each_side() -> None:
     coverage, parts = Coverage(), {"features": ("schedule", "evaluation"), "blocks": ("swiglu",)}
     for side, own in (("torch", parts), ("xla", {"features": ("schedule",)}), ("xla", {})):
-        coverage.add(an_observation(side=side, covered=Covered(parts=own)))
+        coverage.add(Columns.of([an_observation(side=side, covered=Covered(parts=own))]))
     there = {FEATURES: frozenset({"schedule", "evaluation", "frozen"})}
     rows = {one.what: one for one in totals(coverage, Entries(parts=there))}
     assert rows[FEATURES] == Total(FEATURES, 3, 2, {"torch": 2, "xla": 1}, 1)
@@ -67,12 +67,14 @@ def test_parts_are_counted_by_side_and_on_each_side() -> None:
 
 def test_what_was_not_reached_has_a_reason() -> None:
     coverage, lacks = Coverage(), SupportTable()
-    coverage.add(msgspec.structs.replace(LINES[0], backend="torch_dtensor"))
+    coverage.add(Columns.of([msgspec.structs.replace(LINES[0], backend="torch_dtensor")]))
     lack = Lack(operator="prod", reason="no sharding strategy", overload="cumsum.default")
-    lacks.add(an_observation(backend="torch_dtensor", verdict="unsupported", lacks=(lack,)))
-    lacks.add(
-        an_observation(backend="xla_spmd", verdict="unsupported", lacks=(Lack(operator="mm", reason="no"),))
-    )
+    other = Lack(operator="mm", reason="no")
+    refused = [
+        an_observation(backend="torch_dtensor", verdict="unsupported", lacks=(lack,)),
+        an_observation(backend="xla_spmd", verdict="unsupported", lacks=(other,)),
+    ]
+    lacks.add(Columns.of(refused))
     names = reasons(coverage, lacks)
     assert "cumsum" in names[RULES, "refused by torch_dtensor"]
     assert "prod" in names[RULES, "torch_dtensor refused its programs"]

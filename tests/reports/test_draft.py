@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from own_models import own_case
 from sample_findings import a_measurement, changed, finding_of
 from samples import a_case
+from sentences import replaced
 
 from difftest.commands.draft import command
 from difftest.findings.titles import title
@@ -25,7 +26,7 @@ from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft, render, trackers
 from reports.draft.markup import fenced
 from reports.draft.refusal import refusal
-from reports.draft.releases import described, untried
+from reports.draft.releases import releases_of
 from reports.draft.tracker import tracker
 from reports.draft.words import without_own_frames
 
@@ -91,7 +92,13 @@ def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
 
 
 def drafted(finding: Finding, name: str, **more: Any) -> str:  # noqa: ANN401
-    fields = {"reproducer": "import torch\n", "ran_here": True, "collected": "PyTorch version: 2.9.0", **more}
+    fields = {
+        "releases": releases_of(finding),
+        "reproducer": "import torch\n",
+        "ran_here": True,
+        "collected": "PyTorch version: 2.9.0",
+        **more,
+    }
     return render(Draft(finding=finding, case=a_case(), **fields), name)
 
 
@@ -183,7 +190,7 @@ def test_a_draft_has_everything_that_maintainers_request(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_the_title_of_a_draft_is_that_of_the_page(name: str) -> None:
-    finding = a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"})
+    finding = a_finding(evidence={"decided_by": "replication.gradient_as_bucket_view=True"})
     called = {"torch_dtensor": "DTensor"}
     first, *_ = drafted(finding, name, called=called).splitlines()
     assert first == f"# {title(finding, called)}"
@@ -196,14 +203,14 @@ def test_the_title_has_the_numbers_of_the_draft_s_own_run() -> None:
     told = "step 0, backward, rank 0: RuntimeError: shape '[{}]' is invalid"
     of_first = {"symptom": Symptom.EXCEPTION, "stage": Stage.BACKWARD, "ratio": None, "tensor": ""}
     finding = a_finding(**of_first, check="completion", detail=told.format(32))
-    shown = msgspec.structs.replace(finding.divergence, detail=told.format(10))
+    shown = replaced(finding.divergence, detail=told.format(10))
     again = msgspec.structs.replace(RERUN, divergence=shown, measurement=None)
     first, *_ = drafted(finding, "pytorch", run=again).splitlines()
     assert first.endswith("shape '[10]' is invalid")
 
 
 def test_a_draft_has_no_private_names_of_backends() -> None:
-    finding = a_finding(evidence={"wrong beside it": "xla_annotated, torch_ddp"})
+    finding = a_finding(evidence={"wrong_siblings": "xla_annotated, torch_ddp"})
     text = drafted(finding, "xla", called={"xla_annotated": "DTensor's annotation", "torch_ddp": "DDP"})
     assert "| also wrong on | DTensor's annotation, DDP |" in text
 
@@ -299,24 +306,26 @@ def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
 
 
 def test_a_draft_says_on_which_releases_it_was_tried() -> None:
-    assert described(a_finding()) == "2.9.0: alive, 2.15.0: not tried"
-    assert untried(a_finding()) == "torch 2.15.0"
+    assert releases_of(a_finding()).described == "2.9.0: alive, 2.15.0: not tried"
+    assert releases_of(a_finding()).untried == "2.15.0"
     tried = a_finding(releases={"torch 2.10.0": "unclear", "torch 2.15.0": "alive"})
-    assert untried(tried) == ""
+    assert releases_of(tried).untried == ""
     assert "Releases tried: 2.9.0: alive, 2.10.0: unclear, 2.15.0: alive" in drafted(tried, "pytorch")
     on_xla = a_finding(side="xla", environment={"torch": "2.9.0", "torch_xla": "2.9.0"})
-    assert untried(on_xla) == "", "the last release of torch_xla"
-    assert untried(a_finding(side="xla", environment={})) == ""
+    assert releases_of(on_xla).untried == "", "the last release of torch_xla"
+    assert releases_of(a_finding(side="xla", environment={})).untried == ""
 
 
 def test_a_draft_of_a_listed_fault_says_what_its_script_said_on_other_releases() -> None:
     script = "difftest/findings/known/amin_gradient_on_dtensor.py"
     listed = a_finding(upstream=script)
-    assert (described(listed), untried(listed)) == ("2.9.0: alive, 2.15.0: alive", "")
+    assert (releases_of(listed).described, releases_of(listed).untried) == ("2.9.0: alive, 2.15.0: alive", "")
     on_xla = a_finding(side="xla", upstream=script, environment={"torch_xla": "2.9.0"})
-    assert described(on_xla) == "2.9.0: alive", "its package is another"
+    assert releases_of(on_xla).described == "2.9.0: alive", "its package is another"
     tried = a_finding(upstream=script, releases={"torch 2.15.0": "unclear"})
-    assert described(tried) == "2.9.0: alive, 2.15.0: unclear", "what was tried on this finding goes first"
+    assert releases_of(tried).described == "2.9.0: alive, 2.15.0: unclear", (
+        "what was tried on this finding goes first"
+    )
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
@@ -400,7 +409,11 @@ def test_the_first_screen_is_title_two_sentences_and_script(name: str) -> None:
 
 
 def test_a_draft_of_the_users_own_model_warns_that_it_holds_the_source(tmp_path: Path) -> None:
-    text = render(Draft(finding=a_finding(), case=own_case(tmp_path), reproducer="import torch\n"), "pytorch")
+    finding, script = a_finding(), "import torch\n"
+    tried = releases_of(finding)
+    text = render(
+        Draft(finding=finding, case=own_case(tmp_path), releases=tried, reproducer=script), "pytorch"
+    )
     assert "**Before you post this: the script holds the source of your model" in text
     assert "Before you post this: the script" not in drafted(a_finding(), "pytorch")
 

@@ -107,7 +107,7 @@ def test_the_page_shows_the_2_x_2_as_a_table_and_other_evidence_in_plain_words(t
     evidence = {
         "single": "agrees",
         "other_single": "no telling",
-        "right beside it": "xla_ddp",
+        "right_siblings": "xla_ddp",
         "versions of torch": "last good 2.8.0, first bad 2.9.0",
     }
     a_corpus(tmp_path, *several_observations(), findings=(a_finding(evidence=evidence),))

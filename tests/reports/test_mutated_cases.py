@@ -9,9 +9,9 @@ import mutated_cases
 import pytest
 from mutated_cases import PAYLOADS, has_code
 
+from difftest.cases.script_values import python
 from difftest.ground.errors import UsageError
 from reports.reproducer.permitted import require_permitted
-from reports.reproducer.values import python
 
 LEAST_ACCEPTED = 0.01
 """The share of mutated cases that must still be accepted: otherwise nothing is rendered."""

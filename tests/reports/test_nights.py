@@ -36,7 +36,7 @@ KEPT_WITH_NOTHING = """[...document.querySelectorAll('section :last-child, figur
 """What ends a section and is still kept beside what follows: the next heading is then on the wrong sheet."""
 
 DEBRIS = re.compile(
-    r"_unsafe_view|other_single|no telling|right beside it|\bNone\b|\bnan\b|<NA>|Symptom\.|Stage\."
+    r"_unsafe_view|other_single|no telling|right_siblings|\bNone\b|\bnan\b|<NA>|Symptom\.|Stage\."
     r"|\bOP\b|(?<!&)#|refused by (torch|xla)_|(torch|xla)_\w+ refused"
 )
 """What stands for something that a reader could read, outside of messages."""

@@ -353,7 +353,7 @@ def test_a_finding_links_what_there_is_of_it_and_names_no_key(tmp_path: Path, up
     assert "<dt>computed correctly by</dt><dd>DDP</dd>" in content
     assert ("shown by the script" in page.text) == (upstream == SCRIPT_OF_LEDGER)
     assert "reproduced 2 of 2" in page.text
-    assert not [key for key in ("right beside it", "other_single", "decided by\n") if key in page.text]
+    assert not [key for key in ("right_siblings", "other_single", "decided_by\n") if key in page.text]
 
 
 def test_a_cause_is_marked_as_new_where_an_earlier_campaign_was_without_it(tmp_path: Path) -> None:

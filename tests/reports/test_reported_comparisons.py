@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 from sample_findings import HOSTILE_TEXT, ParsedPage, a_corpus, an_observation
@@ -204,14 +203,14 @@ def test_what_a_backend_lacks_is_a_row_and_neither_missing_nor_a_finding(tmp_pat
     assert summary["sides"]["torch"]["unsupported"] == {"no sharding strategy": 3}
 
 
-def test_lines_by_column_and_one_by_one_give_the_same_support_table() -> None:
+def test_lines_together_and_one_by_one_give_the_same_support_table() -> None:
     runs = [an_observation(0), lacking(1), lacking(2, dtype="float16"), lacking(3)]
-    by_column, one_by_one = SupportTable(), SupportTable()
-    by_column.add_columns(Columns.of(runs), np.ones(len(runs), np.bool_))
+    together, one_by_one = SupportTable(), SupportTable()
+    together.add(Columns.of(runs))
     for run in runs:
-        one_by_one.add(run)
-    assert by_column == one_by_one
-    assert [row.programs for row in by_column.rows()] == [3]
+        one_by_one.add(Columns.of([run]))
+    assert together == one_by_one
+    assert [row.programs for row in together.rows()] == [3]
 
 
 def test_an_operator_is_one_line_of_the_support_table_whatever_it_lacks() -> None:
@@ -222,7 +221,7 @@ def test_an_operator_is_one_line_of_the_support_table_whatever_it_lacks() -> Non
     nameless = tuple(Lack(operator="", overload=name, reason="no rule") for name in ("sort", "topk"))
     table = SupportTable()
     for index, lacks in enumerate([(refused, moved), (refused,), nameless]):
-        table.add(replace(lacking(index), lacks=lacks))
+        table.add(Columns.of([replace(lacking(index), lacks=lacks)]))
     of_sort, of_topk, of_qr = table.rows()
     assert (of_sort.overload, of_topk.overload) == ("sort", "topk")
     assert of_qr.reason == "OP falls back to the host; tensors leave the device within a step"

@@ -191,15 +191,14 @@ SMALL = {"torch_tp": tensor_parallel_case(), "xla_tp": tensor_parallel_case()}
 OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0], step=0))
 
 
-@pytest.mark.parametrize("backend", reproducer.backends())
-@pytest.mark.parametrize(
-    "shown", OF_SMALL, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
-)
-def test_the_script_of_a_small_case_is_short(backend: str, shown: Fault) -> None:
+def test_the_script_of_a_small_case_is_short(subtests: pytest.Subtests) -> None:
     """Blank lines count too."""
-    case, more = SMALL.get(backend, a_case()), MORE.get(backend, 0)
-    assert render(case, backend, shown, "small", plan(case), plain=True).count("\n") <= MOST_SHORT + more
-    assert render(case, backend, shown, "small", plan(case)).count("\n") <= MOST_OWN_NUMBERS + more
+    for backend, shown in itertools.product(reproducer.backends(), OF_SMALL):
+        case, more = SMALL.get(backend, a_case()), MORE.get(backend, 0)
+        with subtests.test(f"{backend}-{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"):
+            plain = render(case, backend, shown, "small", plan(case), plain=True)
+            assert plain.count("\n") <= MOST_SHORT + more
+            assert render(case, backend, shown, "small", plan(case)).count("\n") <= MOST_OWN_NUMBERS + more
 
 
 def test_a_case_that_no_template_can_show_is_refused_with_the_reason() -> None:

@@ -1,6 +1,7 @@
 """Scripts of programs: short, valid Python, with the operator's own call; one is run."""
 
 import ast
+import itertools
 import subprocess
 import sys
 from dataclasses import replace
@@ -65,29 +66,28 @@ def script(case: Case, backend: str, kind: ScriptKind = "numbers", **fields: obj
     return render(case, backend, fault, "a title")
 
 
-@pytest.mark.parametrize("backend", backends(PROGRAMS))
-@pytest.mark.parametrize("case", [a_program(), CHAIN], ids=["single", "chain"])
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("numbers", {"tensor": "0.output", "tolerance": 0.5}),
-        ("numbers", {"tensor": "loss", "tolerance": 0.5}),
-        ("numbers", {"tensor": "0.input", "tolerance": 0.5, "stage": Stage.BACKWARD}),
-        ("numbers", {"tensor": "0.input", "tolerance": 0.5, "stage": Stage.UPDATE}),
-        ("nonfinite", {"tensor": "0.output"}),
-        ("shape", {"tensor": "0.output"}),
-        ("raises", {"failure": "RuntimeError", "needle": "a message", "stage": Stage.BACKWARD}),
-        ("crash", {"failure": "SIGABRT", "needle": "a message"}),
-        ("hang", {"failure": "hang"}),
-    ],
+FAULTS_OF_PROGRAMS: tuple[tuple[ScriptKind, dict[str, object]], ...] = (
+    ("numbers", {"tensor": "0.output", "tolerance": 0.5}),
+    ("numbers", {"tensor": "loss", "tolerance": 0.5}),
+    ("numbers", {"tensor": "0.input", "tolerance": 0.5, "stage": Stage.BACKWARD}),
+    ("numbers", {"tensor": "0.input", "tolerance": 0.5, "stage": Stage.UPDATE}),
+    ("nonfinite", {"tensor": "0.output"}),
+    ("shape", {"tensor": "0.output"}),
+    ("raises", {"failure": "RuntimeError", "needle": "a message", "stage": Stage.BACKWARD}),
+    ("crash", {"failure": "SIGABRT", "needle": "a message"}),
+    ("hang", {"failure": "hang"}),
 )
-def test_a_script_is_short_and_valid_python(
-    backend: str, case: Case, kind: ScriptKind, fields: dict[str, object]
-) -> None:
-    text = script(case, backend, kind, **fields)
-    ast.parse(text)
-    assert text.count("\n") <= (MOST_LINES if case != CHAIN else 2 * MOST_LINES)
-    assert "difftest" not in text
+
+
+def test_a_script_is_short_and_valid_python(subtests: pytest.Subtests) -> None:
+    lengths = ((a_program(), MOST_LINES), (CHAIN, 2 * MOST_LINES))
+    every = itertools.product(backends(PROGRAMS), lengths, FAULTS_OF_PROGRAMS)
+    for backend, (case, most), (kind, fields) in every:
+        with subtests.test(backend=backend, case=case.id, kind=kind, **fields):
+            text = script(case, backend, kind, **fields)
+            ast.parse(text)
+            assert text.count("\n") <= most
+            assert "difftest" not in text
 
 
 def test_a_chain_is_written_as_a_user_writes_it() -> None:

@@ -90,4 +90,4 @@ def test_the_generated_case_in_the_table_shows_the_fault(fault: Fault, tmp_path:
     assert finding is not None
     assert (finding.fingerprint, finding.blame) == (fault.fingerprint, fault.blame)
     if fault.decided_by:
-        assert finding.evidence["decided by"] == fault.decided_by
+        assert finding.evidence["decided_by"] == fault.decided_by

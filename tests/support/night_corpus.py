@@ -148,7 +148,7 @@ def findings(began: datetime = BEGAN) -> tuple[Finding, ...]:
                 "check": check.replace("*", "loss"),
                 "symptom": Symptom(symptom) if symptom in set(Symptom) else Symptom.MISMATCH,
                 "cause": f"entry {number}",
-                "detail": f"step 0, forward, rank 0: {entry.detail.strip('*')}",
+                "detail": f"step 0, forward, rank 0: {' '.join(entry.what.values()).strip('*')}",
             }
             shown["ratio"] = 4e4 if shown["symptom"] is Symptom.MISMATCH else None
             own.append(changed(a_finding(), **shown, upstream=entry.upstream, hits=1 + number % 40))

@@ -41,7 +41,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"chances", "signatures"}),
         frozenset({"explore"}),
         frozenset({"sizes"}),
-        frozenset({"blocks", "features"}),
+        frozenset({"features"}),
         frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
         frozenset({"operators", "training"}),

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from samples import a_case
+from sentences import replaced
 
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
@@ -48,15 +49,17 @@ HOSTILE_TEXT = (
 
 
 def finding_of(**fields: Any) -> Finding:  # noqa: ANN401  fields of a finding, and of its divergence
-    """A finding from fields of its own and of its divergence."""
+    """A finding from fields of its own and of its divergence, and from a sentence, `detail`."""
+    detail = fields.pop("detail", None)
     divergence = {name: fields.pop(name) for name in Divergence.__struct_fields__ if name in fields}
-    return Finding(divergence=Divergence(**divergence), **fields)
+    return Finding(divergence=replaced(Divergence(**divergence), detail), **fields)
 
 
 def changed(finding: Finding, **fields: Any) -> Finding:  # noqa: ANN401  as for `finding_of`
-    """A finding with some fields changed, of its own or of its divergence."""
-    divergence = {name: fields.pop(name) for name in Divergence.__struct_fields__ if name in fields}
-    return replace(finding, divergence=replace(finding.divergence, **divergence), **fields)
+    """A finding with some fields changed, of its own or of its divergence, and perhaps another `detail`."""
+    names = (*Divergence.__struct_fields__, "detail")
+    divergence = {name: fields.pop(name) for name in names if name in fields}
+    return replace(finding, divergence=replaced(finding.divergence, **divergence), **fields)
 
 
 def a_measurement(ratio: float = 0.5, **changes: object) -> Measurement:

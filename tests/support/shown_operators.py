@@ -1,10 +1,11 @@
 """Made-up divergences of operators, as they show on DTensor and on XLA, for tests of the project's ledger."""
 
 from datetime import date
+from typing import Any
 
-from msgspec.structs import replace
 from sample_findings import MISMATCH
 from sample_programs import a_program, an_operator
+from sentences import failure, mismatch, replaced
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Shard
@@ -23,16 +24,17 @@ def cut(*operators: str) -> Case:
 
 def wrong(check: str, operator: str, stage: Stage, tensor: str, **fields: object) -> Divergence:
     """Wrong numbers of an operator on DTensor."""
-    detail = f"step 0, {stage}, {tensor}: 3 / 12 elements (25.0%) differ"
-    return replace(
+    changes: dict[str, Any] = {"facts": mismatch("3 / 12 elements differ"), "nature": operator, **fields}
+    return replaced(
         MISMATCH,
         backend="torch_dtensor",
         side="torch",
         path="operators",
         check=check,
         stage=stage,
+        tensor=tensor,
         operator=operator,
-        **{"detail": detail, "nature": operator, **fields},
+        **changes,
     )
 
 
@@ -58,9 +60,10 @@ def backward(operator: str, **fields: object) -> Divergence:
 
 
 def on_xla(shown: Divergence, detail: str = "", **fields: object) -> Divergence:
-    """The same on XLA; `detail` replaces what it says after step, stage and tensor."""
-    said = shown.detail.partition(": ")[0] + f": {detail}" if detail else shown.detail
-    return replace(shown, backend="xla_spmd", side="xla", **{"detail": said, **fields})
+    """The same on XLA; `detail` replaces what it says after the place."""
+    facts = (failure if shown.failure else mismatch)(detail) if detail else shown.facts
+    changes: dict[str, Any] = {"facts": facts, **fields}
+    return replaced(shown, backend="xla_spmd", side="xla", **changes)
 
 
 def other_kinds(shown: Divergence, nature: str, detail: str) -> Divergence:

@@ -97,14 +97,23 @@ class Answering(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a campaign ended: status, error, standard output, the summary, and the texts of its reports."""
+    """How a campaign ended: status, error, standard output, the summary, and where its reports are."""
 
     status: int
     error: str
     printed: str
     summary: dict[str, Any]
-    page: str
-    markdown: str
+    out: Path
+
+    @property
+    def page(self) -> str:
+        """The text of its page."""
+        return (self.out / "report.html").read_text()
+
+    @property
+    def markdown(self) -> str:
+        """The text of its summary in Markdown."""
+        return (self.out / "summary.md").read_text()
 
 
 def ended(out: Path, fault: Fault, monkeypatch: Any) -> Ended:  # noqa: ANN401  pytest's
@@ -135,8 +144,7 @@ def ended(out: Path, fault: Fault, monkeypatch: Any) -> Ended:  # noqa: ANN401  
         error=str(error or ""),
         printed=done.stdout,
         summary=json.loads((out / "summary.json").read_text()),
-        page=(out / "report.html").read_text(),
-        markdown=(out / "summary.md").read_text(),
+        out=out,
     )
 
 

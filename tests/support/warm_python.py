@@ -44,8 +44,9 @@ class WarmPython:
 @contextlib.contextmanager
 def warm_python(modules: Sequence[str], folder: Path) -> Iterator[WarmPython]:
     """A Python that has imported `modules`, until the context ends."""
-    words = (sys.executable, __file__, *modules)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    words, environment = (sys.executable, __file__, *modules), os.environ | {"JAX_PLATFORMS": "cpu"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         yield WarmPython(process, folder)
 
 

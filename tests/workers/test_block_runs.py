@@ -8,11 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from real_runs import agrees, oracle_trace
 
+from difftest.cases import block as blocks
+from difftest.cases.blocks import names
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.judge.comparator import compare
-from generators import blocks
 from generators.cases import case_at
+from generators.chances import drawn_from
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
@@ -26,13 +28,13 @@ OF_TORCH = {"LSTM": torch.nn.modules.rnn.LSTM, "GRU": torch.nn.modules.rnn.GRU}
 """Where a test of the same process has imported torch_xla, `torch.nn.GRU` runs on XLA's tensors alone."""
 
 
-@pytest.mark.parametrize("name", blocks.names())
+@pytest.mark.parametrize("name", names())
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_module_has_the_tensors_and_the_shapes_that_its_block_declares(
     name: str, data: st.DataObject
 ) -> None:
-    layer = blocks.layer(name, data.draw(blocks.load(name).arguments(unit=2)))
+    layer = blocks.layer(name, data.draw(drawn_from(blocks.arguments_of(name).drawn(2))))
     sequence = SEQUENCE if layer.positions else 0
     with mock.patch.object(recurrent, "CELLS", OF_TORCH):
         module = module_of(name, layer.arguments, Sizes(sequence=sequence, rounded=torch.float32))

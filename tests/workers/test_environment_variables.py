@@ -47,14 +47,13 @@ NEEDED = (
 )
 
 
-@pytest.mark.parametrize("name", SECRETS)
-def test_what_may_be_secret_is_not_inherited(name: str) -> None:
-    assert inherited({name: "value", "PATH": "/bin"}) == {"PATH": "/bin"}
+def test_what_may_be_secret_is_not_inherited() -> None:
+    assert [name for name in SECRETS if name in inherited({name: "value", "PATH": "/bin"})] == []
+    assert inherited(dict.fromkeys((*SECRETS, "PATH"), "value")) == {"PATH": "value"}
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_what_the_frameworks_read_is_inherited(name: str) -> None:
-    assert inherited({name: "value"}) == {name: "value"}
+def test_what_the_frameworks_read_is_inherited() -> None:
+    assert [name for name in NEEDED if inherited({name: "value"}) != {name: "value"}] == []
 
 
 def test_the_user_can_name_further_variables() -> None:

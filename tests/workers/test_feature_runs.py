@@ -10,7 +10,10 @@ import pytest
 from real_runs import agrees, oracle_trace
 from sharded_cases import PERCEPTRON, S0, a_sharded_case
 
+from difftest.cases import features
 from difftest.cases.case import Case, Training
+from difftest.cases.features.optimizer import Options as OptimizerOptions
+from difftest.cases.features.schedule import PERIOD
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
@@ -19,7 +22,6 @@ from difftest.cases.options import Feature, FeatureOption, Spelling
 from difftest.ground import plugins
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome
-from generators import features
 from workers import faults
 from workers.isolate import sandbox
 
@@ -165,7 +167,7 @@ def test_asgd_alone_reads_its_step_on_the_device(kind: str) -> None:
     with suppress(RuntimeError):  # what is on this device has no value that could be read
         made.step()
     device = made.state[parameter]["step"].device.type
-    hooks = optimizer.hooks({"kind": kind, "form": "loop", "rate": 0.5})
+    hooks = optimizer.hooks(msgspec.convert({"kind": kind, "form": "loop", "rate": 0.5}, OptimizerOptions))
     assert hooks.leaves_device == (device == "meta") == (kind == "asgd")
 
 
@@ -234,7 +236,7 @@ def test_the_formula_of_a_schedule_is_that_of_torchs_scheduler(kind: str) -> Non
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=0.125)
     scheduler = schedule.scheduler(optimizer, kind, 0.75)
-    for step in range(schedule.PERIOD + 1):
+    for step in range(PERIOD + 1):
         assert math.isclose(optimizer.param_groups[0]["lr"], 0.125 * schedule.FORMULAS[kind](0.75, step))
         optimizer.step()
         scheduler.step()

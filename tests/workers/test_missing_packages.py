@@ -70,9 +70,9 @@ def test_what_difftest_torch_and_the_backend_require_is_no_optional_package() ->
 @pytest.mark.parametrize(
     ("package", "command"),
     [
-        ("flax", "pip install 'difftest[torchax]'"),
-        ("torch-xla", "pip install 'difftest[xla]'"),
-        ("ray", "pip install 'difftest[cluster]'"),
+        ("flax", "pip install -e '.[torchax]'"),
+        ("torch-xla", "pip install -e '.[xla]'"),
+        ("ray", "pip install -e '.[cluster]'"),
         ("tabulate", "pip install tabulate"),
         ("pytest", "pip install pytest"),
     ],

@@ -93,12 +93,13 @@ WRONG = {
 
 PROGRAM = """
 import sys
+from difftest.cases.described import DescriptionRequest
 from difftest.cases.layout import Mesh
 from difftest.ground.errors import UsageError
 from workers.own import describe
 for name in sys.argv[1:]:
     try:
-        describe.description(describe.DescriptionRequest(f"{name}.py:build", (Mesh((("dp", 2),)),)))
+        describe.description(DescriptionRequest(f"{name}.py:build", (Mesh((("dp", 2),)),)))
         print("described")
     except UsageError as error:
         print(error)

@@ -8,6 +8,8 @@ from difftest.jobs.proof.planted_campaigns import chosen_defects
 from workers.backends import load, profile
 from workers.faults import all_faults
 
+pytestmark = pytest.mark.long  # planted faults import torch
+
 
 @pytest.mark.parametrize(
     ("fault", "backends", "chosen"),

@@ -19,7 +19,7 @@ from real_runs import DDP, DEADLINE_SECONDS, small_case
 from running_ranks import is_rank
 from samples import a_failure
 
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.proof.correct_runs import same_bits
 from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT

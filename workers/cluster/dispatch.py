@@ -35,7 +35,7 @@ OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 RUNS_AT_MOST = 2
 """How often a case of a group runs: a second time where it fails after others in the same processes."""
 
-INSTALL = "pip install 'difftest[{extras},cluster]'"
+INSTALL = "pip install -e '.[{extras},cluster]'"
 EXTRAS = "xla"
 """What the usual backends need."""
 

@@ -10,7 +10,7 @@ backend is its environment. Everything but `backends` can be left out:
     resources = { TPU = 4 }           # of one worker; Ray's names: CPU, GPU, TPU, or a cluster's own
     labels = { "ray.io/accelerator-type" = "TPU-V5E" }
     nodes = 1                         # that share the ranks of one case, each with these resources
-    workers = 1                       # at most so many; by default as many as --workers
+    workers = 1                       # the most at a time; by default as many as --workers
     seconds_to_place = 900            # a cloud's machines start slowly
 
 A backend may be named with its environment, to compare one version with another: `--backends

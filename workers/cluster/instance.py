@@ -43,16 +43,11 @@ def end(folder: Path, patience: float) -> None:
     does when the raylet is killed.
     """
     for _ in range(ROUNDS):
-        if not (left := _running(folder)):
+        inside = processes.with_variable(VARIABLE, str(_temporary(folder)))
+        others = processes.children_without(folder.name)
+        if not (left := [process for process in inside if process not in others]):
             return
         processes.end(left, patience)
-
-
-def _running(folder: Path) -> list[processes.Process]:
-    """The processes of the instance: this process has started others too while it ran."""
-    inside = processes.with_variable(VARIABLE, str(_temporary(folder)))
-    others = processes.children_without(folder.name)
-    return [process for process in inside if process not in others]
 
 
 def remove_what_is_left() -> None:

@@ -101,7 +101,9 @@ class Team:
                 self._missing, self._last_error = self._missing + 1, str(error)
                 return
             self._standing += 1
-            self._nodes[actor] = _nodes_of(placed.result())
+            # The nodes in the answer of a `Runner`, a pair of node and Python, or of a `Crew`, a list of them
+            places = placed.result()
+            self._nodes[actor] = tuple(node for node, _ in (places if isinstance(places, list) else [places]))
         self._free.put(actor)
 
     def _why_none_is_placed(self) -> str:
@@ -112,11 +114,6 @@ class Team:
             f"the cluster did not place a worker for {self._environment} within {seconds:g} s: "
             f"the cluster has {resources}{last}"
         )
-
-
-def _nodes_of(places: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """The nodes in the answer of a `Runner`, a pair of node and Python, or of a `Crew`, a list of them."""
-    return tuple(node for node, _ in (places if isinstance(places, list) else [places]))
 
 
 def _answers(actor: Any) -> bool:  # noqa: ANN401

@@ -78,8 +78,8 @@ def scale_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """Queries are multiplied by what the scores will be divided by."""
 
     def change(attentions: list[Attention]) -> None:
-        for one in attentions:
-            one.q.register_forward_hook(lambda _m, _i, output, root=one.head_dim**0.5: output * root)
+        for module in attentions:
+            module.q.register_forward_hook(lambda _m, _i, output, root=module.head_dim**0.5: output * root)
 
     return _with_changed_attention(session, change)
 

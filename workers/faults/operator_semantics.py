@@ -116,7 +116,10 @@ def operand_gradient_lost(session: Session, _case: Case, _rank: int) -> Session:
 def _differentiable_operands(case: Case) -> int:
     """The number of float operands if all of them require gradients, else 0."""
     floats = [
-        one for layer in case.model.operators.values() for one in layer.operands.values() if one.is_float
+        operand
+        for layer in case.model.operators.values()
+        for operand in layer.operands.values()
+        if operand.is_float
     ]
     return len(floats) if all(one.gradient for one in floats) else 0
 
@@ -171,7 +174,7 @@ def view_copied(session: Session, _case: Case, _rank: int) -> Session:
 def _shifted(layer: Operator) -> Operator:
     """The layer whose last argument, a negative index, is one less; the same where that is impossible."""
     *before, last = layer.arguments or (None,)
-    size = min((min(one.shape) for one in layer.operands.values() if one.shape), default=0)
+    size = min((min(operand.shape) for operand in layer.operands.values() if operand.shape), default=0)
     if function(layer) in WITH_INDEX and type(last) is int and -size < last < 0:
         return structs.replace(layer, arguments=(*before, last - 1))
     return layer
@@ -203,7 +206,7 @@ def repeats_overwritten(session: Session, _case: Case, _rank: int) -> Session:
 
 
 def _over_another_dim(layer: Operator) -> Operator:
-    dims = max((len(one.shape) for one in layer.operands.values()), default=0)
+    dims = max((len(operand.shape) for operand in layer.operands.values()), default=0)
     if function(layer) not in OVER_A_DIM or dims < 2:  # noqa: PLR2004  there is another one
         return layer
     other = {0: -1, -1: 0, dims - 1: 0}

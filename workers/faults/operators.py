@@ -70,7 +70,7 @@ def operand_gradient_negated(session: Session, _case: Case, _rank: int) -> Sessi
 
 
 def _broadcasts(layer: Operator) -> bool:
-    shapes = {one.shape for one in float_operands(layer).values()}
+    shapes = {operand.shape for operand in float_operands(layer).values()}
     return len(shapes) > 1 and function(layer) in {"add", "sub", "mul", "div", "maximum", "minimum", "atan2"}
 
 
@@ -142,7 +142,9 @@ def small_flushed(session: Session, _case: Case, _rank: int) -> Session:
 
 def _is_small(case: Case) -> bool:
     """Whether an operand has numbers that are small, but no denormals."""
-    operands = [one for layer in case.model.operators.values() for one in float_operands(layer).values()]
+    operands = [
+        operand for layer in case.model.operators.values() for operand in float_operands(layer).values()
+    ]
     return case.data.regime == "extreme" or any(
         0.0 < abs(v) < SMALL for o in operands for v in o.values or ()
     )
@@ -167,8 +169,8 @@ def _succeeds(case: Case) -> bool:
 
 
 def _multiplies_integers(layer: Operator) -> bool:
-    whole = all(not one.is_float and one.dtype != "bool" for one in layer.operands.values())
-    wide = not any(one.values for one in layer.operands.values())
+    whole = all(not operand.is_float and operand.dtype != "bool" for operand in layer.operands.values())
+    wide = not any(operand.values for operand in layer.operands.values())
     return (
         bool(layer.operands)
         and whole
@@ -189,8 +191,10 @@ def halves_rounded_up(session: Session, _case: Case, _rank: int) -> Session:
 
 
 def _rounds_halves(layer: Operator) -> bool:
-    values = [value for one in layer.operands.values() for value in one.values or ()]
+    values = [value for operand in layer.operands.values() for value in operand.values or ()]
     halves = any(value % 2 == 0.5 for value in values)  # noqa: PLR2004  between an even number and the next
     return (
-        function(layer) == "round" and halves and all(isinstance(one, Reference) for one in layer.arguments)
+        function(layer) == "round"
+        and halves
+        and all(isinstance(argument, Reference) for argument in layer.arguments)
     )

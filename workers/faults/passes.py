@@ -29,7 +29,7 @@ def nested_gradient_halved(session: Session, _case: Case, _rank: int) -> Session
 
     def spoiled(context: Any, *gradients: Any) -> tuple[Any, ...]:  # noqa: ANN401  autograd's
         whole = backward(context, *gradients)  # type: ignore[no-untyped-call]
-        return tuple(one * 0.5 if isinstance(one, torch.Tensor) else one for one in whole)
+        return tuple(gradient * 0.5 if isinstance(gradient, torch.Tensor) else gradient for gradient in whole)
 
     return replacing(session, checkpoint.CheckpointFunction, "backward", staticmethod(spoiled))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
-from difftest.cases.layout import Mesh, Shard, local_slices
+from difftest.cases.layout import Shard, local_slices
 from difftest.judge.stage import Stage
 from workers.faults import SHARDING, planted
 from workers.training.session import Session
@@ -132,17 +132,14 @@ def mesh_axes_swapped(session: Session, case: Case, rank: int) -> Session:
         return session
     mesh, sizes = case.layout.mesh, case.layout.mesh.shape
     first, second = mesh.coordinate(rank)
-    elsewhere = _rank_at(mesh, (second % sizes[0], first % sizes[1]))
+    coordinate = (second % sizes[0], first % sizes[1])
+    elsewhere = next(rank for rank in range(mesh.world_size) if mesh.coordinate(rank) == coordinate)
 
     def feed(tensor: Tensor) -> Tensor:
         mine = local_slices(tuple(tensor.shape), case.layout.batch, mesh, elsewhere)
         return tensor[mine].clone()
 
     return replace(session, feed=feed)
-
-
-def _rank_at(mesh: Mesh, coordinate: tuple[int, ...]) -> int:
-    return next(rank for rank in range(mesh.world_size) if mesh.coordinate(rank) == coordinate)
 
 
 @planted(

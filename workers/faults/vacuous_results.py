@@ -112,7 +112,7 @@ def optimizer_on_host(session: Session, _case: Case, _rank: int) -> Session:
     def step(optimizer: torch.optim.Adam, _closure: object = None) -> None:
         device = [one for group in optimizer.param_groups for one in group["params"]]
         if id(optimizer) not in copies:
-            hosts = [nn.Parameter((one.detach() * 1.0).cpu()) for one in device]
+            hosts = [nn.Parameter((parameter.detach() * 1.0).cpu()) for parameter in device]
             copies[id(optimizer)] = torch.optim.Adam(hosts, lr=optimizer.param_groups[0]["lr"])
         on_host = copies[id(optimizer)]
         for host, one in zip(on_host.param_groups[0]["params"], device, strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from difftest.cases.described import Description
+from difftest.cases.described import Answer, Description, DescriptionRequest
 from difftest.cases.layout import Mesh
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
@@ -18,11 +18,6 @@ from workers.own import named
 
 MOST_SECONDS = 600.0
 """How long a description may take; it imports torch, and builds and runs the module with four rows."""
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    description: Description | None = None
-    error: str = ""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -53,8 +48,8 @@ def described(source: str, meshes: Sequence[Mesh]) -> Description:
 
     `UsageError` where it is no model that can be compared, or this Python has no torch.
     """
-    request = msgspec.json.encode({"source": source, "meshes": meshes})
-    answer = msgspec.json.decode(_answer(source, "workers.own.describe", request), type=_Answer)
+    request = msgspec.json.encode(DescriptionRequest(source, tuple(meshes)))
+    answer = msgspec.json.decode(_answer(source, "workers.own.describe", request), type=Answer)
     if answer.description is None:
         msg = f"{source}: {answer.error}"
         raise UsageError(msg)

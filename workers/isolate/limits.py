@@ -155,7 +155,8 @@ class LimitWatch:
         largest = max(sizes, key=lambda name: sizes[name])
         left, allowed = _in_gibibytes(total), _in_gibibytes(self._limits.output)
         message = f"the run left {left} of output, most of it in {largest}; allowed: {allowed}"
-        return Excess(rank=_rank(largest), kind="output limit", message=message)
+        match = re.match(r"rank(\d+)\.", largest)
+        return Excess(rank=int(match[1]) if match else 0, kind="output limit", message=message)
 
 
 def full_disk(folder: Path) -> str | None:
@@ -175,11 +176,6 @@ def _sizes(folders: Sequence[Path]) -> Counter[str]:
                 except FileNotFoundError:
                     continue  # renamed into place meanwhile
     return sizes
-
-
-def _rank(name: str) -> int:
-    match = re.match(r"rank(\d+)\.", name)
-    return int(match[1]) if match else 0
 
 
 def _in_gibibytes(size: int) -> str:

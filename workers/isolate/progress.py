@@ -26,8 +26,8 @@ WORKING = 0.05
 """The share of the deadline that a process must use as CPU time for it to count as progress."""
 
 BUSY_DEADLINES, BUSY_AT_LEAST = 5.0, 60.0
-"""How many deadlines a run may work without beginning a stage; at least so many seconds, since compilation
-does not take less time where the deadline is short."""
+"""In deadlines, and the least in seconds: how long a run may work without beginning a stage. Compilation does
+not take less time where the deadline is short."""
 
 STARVED = 0.5
 """A run whose own time is less than this share of the clock's was kept waiting by the machine."""

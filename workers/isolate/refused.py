@@ -42,7 +42,9 @@ def next_may_follow(outcome: Outcome, case: Case, folder: Path) -> bool:
 def by_all(folder: Path, ranks: Sequence[int], case: Case) -> bool:
     """Whether every rank has left a refusal of `case` in its folder."""
     left = [run_folder.read(folder, rank) for rank in ranks if run_folder.left_failure(folder, rank)]
-    return len(left) == len(ranks) and all(one is not None and is_refusal(one, case) for one in left)
+    return len(left) == len(ranks) and all(
+        failure is not None and is_refusal(failure, case) for failure in left
+    )
 
 
 def _wait(folder: Path, ranks: Sequence[int]) -> bool:

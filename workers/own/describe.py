@@ -12,16 +12,15 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import DType
-from difftest.cases.described import Description
+from difftest.cases.described import Answer, Description, DescriptionRequest
 from difftest.cases.layers.own import SOURCE, Own
-from difftest.cases.layout import Mesh
 from difftest.cases.recipe import BUILD, NAMED, Recipe
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
@@ -34,13 +33,6 @@ DTYPES: tuple[DType, ...] = ("float32", "bfloat16", "float16")
 OURS = ("difftest", "generators", "reports", "workers")
 
 Loss: TypeAlias = Literal["mse", "cross_entropy", "own"]
-
-
-class DescriptionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to describe, and the meshes for which the user's plan is asked."""
-
-    source: str
-    meshes: tuple[Mesh, ...] = ()
 
 
 def description(request: DescriptionRequest) -> Description:
@@ -201,15 +193,13 @@ def main() -> None:
     """Answers the request on standard input; what the user's code prints goes to standard error."""
     answers = os.dup(1)
     os.dup2(2, 1)
-    answer: dict[str, Any]
     try:
-        answer = {
-            "description": description(msgspec.json.decode(sys.stdin.buffer.read(), type=DescriptionRequest))
-        }
+        request = msgspec.json.decode(sys.stdin.buffer.read(), type=DescriptionRequest)
+        answer = Answer(description=description(request))
     except UsageError as error:
-        answer = {"error": str(error)}
+        answer = Answer(error=str(error))
     except Exception:  # noqa: BLE001  the user's code may raise anything
-        answer = {"error": f"the model could not be described:\n{traceback.format_exc()}"}
+        answer = Answer(error=f"the model could not be described:\n{traceback.format_exc()}")
     os.write(answers, msgspec.json.encode(answer))
 
 

@@ -4,6 +4,7 @@ A module that is computed again in the backward pass (activation checkpointing) 
 of what `torch.compile` compiles nothing is recorded, since additional results would change what is compiled.
 """
 
+import dataclasses
 import fnmatch
 import re
 from collections import Counter
@@ -46,6 +47,9 @@ def leaves(value: object, place: str = "") -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, (tuple, list)):
         for index, inner in enumerate(value):
             yield from leaves(inner, f"{place}.{index}" if len(value) > 1 else place)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for part in dataclasses.fields(value):
+            yield from leaves(getattr(value, part.name), f"{place}.{part.name}")
 
 
 def measured(tensor: Tensor) -> bool:
@@ -53,8 +57,24 @@ def measured(tensor: Tensor) -> bool:
     return tensor.dim() > 0 and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
+class Mode:
+    """The mode in which a model is trained: training mode, or evaluation mode while no other was seen."""
+
+    def __init__(self) -> None:
+        self._trained = False
+
+    def is_of(self, module: nn.Module) -> bool:
+        """Whether a module that is called is in this mode."""
+        self._trained = self._trained or module.training
+        return module.training or not self._trained
+
+
 class Watch:
-    """Records while `active` is true. `began` is called before the first forward pass of training."""
+    """Records while `active` is true. `began` is called before the first forward pass of training.
+
+    A pass of the model is a micro-batch. Some scripts never call the model itself but modules of it, such as
+    an encoder and a decoder: then a step is one pass, and `@2` marks a module's third call in it.
+    """
 
     def __init__(
         self,
@@ -67,7 +87,7 @@ class Watch:
         self.active = False
         self.microbatch, self.samples = -1, 0
         self._collected, self._began, self._factor = collected, began, factor
-        self._inside = False
+        self._inside, self._mode = False, Mode()
         self._calls: Counter[str] = Counter()
         self._rows: frozenset[int] = frozenset()
         self._late: set[tuple[str, str]] = set()
@@ -88,15 +108,23 @@ class Watch:
         """Begins a step, which is recorded if `active`."""
         self.active, self.microbatch, self.samples = active, -1, 0
         self._late.clear()
+        self._calls.clear()
 
     def _enter(self, module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling() or not (module.training and torch.is_grad_enabled()):
+        if torch.compiler.is_compiling() or not self._trains(module):
             return
-        self._began()
-        self._inside, self.microbatch = True, self.microbatch + 1
+        self._inside = True
         self._calls.clear()
+        self._pass([*leaves(arguments), *leaves(keywords)])
+
+    def _trains(self, module: nn.Module) -> bool:
+        return torch.is_grad_enabled() and self._mode.is_of(module)
+
+    def _pass(self, inputs: Sequence[tuple[str, Tensor]]) -> None:
+        self._began()
+        self.microbatch += 1
         if self.active:
-            self._inputs([*leaves(arguments), *leaves(keywords)])
+            self._inputs(inputs)
 
     def _inputs(self, given: Sequence[tuple[str, Tensor]]) -> None:
         tensors = [(place or ".0", tensor) for place, tensor in given if tensor.dim()]
@@ -108,7 +136,8 @@ class Watch:
         self._rows = frozenset(sizes)
         for place, tensor in tensors:
             name = place.removeprefix(".")
-            if shape[0] and tensor.shape[0] == shape[0]:
+            data = not tensor.requires_grad  # unlike what the stage before in a pipeline sends
+            if data and shape[0] and tensor.shape[0] == shape[0]:
                 local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
                 self._collected.add_numbers(DIGEST, name, local, digest)
                 self._collected.add(layout.INPUT, name, tensor, batched=True, microbatch=self.microbatch)
@@ -124,17 +153,24 @@ class Watch:
                 self._collected.add_numbers(LOSS, "", tensor, counted)
                 break
 
-    def _output(self, path: str, _module: nn.Module, _arguments: object, output: object) -> None:
-        if torch.compiler.is_compiling() or not self.active:
-            return
+    def _output(self, path: str, module: nn.Module, arguments: object, output: object) -> None:
         again = in_backward()
-        if not (self._inside or again) or (again and not self._late):
+        if torch.compiler.is_compiling() or (again and not self._late):
+            return
+        alone = not (self._inside or again)
+        if alone:
+            if not self._trains(module):
+                return
+            if self.microbatch < 0:
+                self._pass([*leaves(arguments)])
+        if not self.active:
             return
         call = 0 if again else self._calls[path]
         self._calls[path] += not again
+        which = f"{'@' if alone else '#'}{call}" if call else ""
         for place, tensor in list(leaves(output))[:MOST_LEAVES]:
             if measured(tensor):
-                self._tensor(path, place + (f"#{call}" if call else ""), tensor, again=again)
+                self._tensor(path, place + which, tensor, again=again)
 
     def _tensor(self, path: str, place: str, tensor: Tensor, *, again: bool) -> None:
         batched = tensor.shape[0] in self._rows

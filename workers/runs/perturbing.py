@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.runs.hooks import leaves, named
+from workers.runs.hooks import Mode, leaves, named
 
 
 class Noise:
     """The noise of a run. `units` is its size in the last place, `where` gives step and micro-batch."""
 
     def __init__(self, units: float, seed: int, where: Callable[[], tuple[int, int, int]]) -> None:
-        self._units, self._seed, self._where = units, seed, where
+        self._units, self._seed, self._where, self._mode = units, seed, where, Mode()
 
     def hook(self, model: nn.Module) -> list[Any]:
         """Puts the noise on a model's inputs and outputs; returns the handles of the hooks."""
@@ -54,7 +54,7 @@ class Noise:
     def _inputs(
         self, module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if torch.compiler.is_compiling() or not module.training:
+        if torch.compiler.is_compiling() or not self._mode.is_of(module):
             return None
         noisy = tuple(self._input(str(index), value) for index, value in enumerate(arguments))
         return noisy, {name: self._input(name, value) for name, value in keywords.items()}
@@ -65,7 +65,7 @@ class Noise:
 
     def _output(self, path: str, module: nn.Module, _arguments: object, output: object) -> object:
         tensors = [tensor for _, tensor in leaves(output)]
-        if torch.compiler.is_compiling() or not module.training or len(tensors) != 1:
+        if torch.compiler.is_compiling() or not self._mode.is_of(module) or len(tensors) != 1:
             return None
         (tensor,) = tensors
         if tensor is not output or hasattr(tensor, "to_local") or not tensor.dtype.is_floating_point:

@@ -73,10 +73,12 @@ def placed(tensor: Tensor, batch: Batch | None = None, microbatch: int = 0) -> P
 
 
 def _values(tensor: Tensor) -> Tensor:
-    """The tensor as real numbers, outside of any graph."""
+    """The tensor as real numbers, outside of any graph; a sparse one with its zeros."""
     values = tensor.detach()
     if hasattr(values, "wait"):  # a collective's result that is still on its way
         values = values.wait()
+    if values.layout != torch.strided:
+        values = values.values() if values.is_nested else values.to_dense()
     return torch.view_as_real(values) if values.is_complex() else values
 
 

@@ -58,7 +58,7 @@ def indices(shape: Sequence[int], cuts: Sequence[Cut]) -> list[NDArray[np.intp]]
 
 
 def _parts(indices: NDArray[np.intp], chunks: int, parts: int, place: int) -> NDArray[np.intp]:
-    """Part `place` of so many `parts` of each chunk."""
+    """Part `place` of each chunk, which is cut into `parts` parts."""
     pieces = (indices[chunk(len(indices), chunks, number)] for number in range(chunks))
     return np.concatenate([piece[chunk(len(piece), parts, place)] for piece in pieces])
 

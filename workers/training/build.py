@@ -3,7 +3,7 @@
 It is made of torch's own layers where torch has them, because wrappers know those.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.cases.draws import Floats
 from difftest.cases.layers import walk
-from difftest.cases.layers.own import Own
 from difftest.cases.model import Model
 from workers.training.layers import Plan, module_of
 from workers.training.modules import Chain, Opaque, Program
@@ -25,18 +24,14 @@ def build(model: Model, weights: Mapping[str, Floats], plan: Plan) -> nn.Module:
     """
     modules = [module_of(layer, str(index), plan) for index, layer in enumerate(model.layers)]
     if model.own:
-        return _opaque(model.own, modules)
+        # The user's module, which has its dtypes, weights and ties already
+        module = Opaque(*modules)
+        module.names = model.own.inputs
+        return module
     chain: nn.Module = Program(modules) if model.is_program else Chain(*modules).to(plan.dtypes.own)
     tie(chain, model)
     chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
     return chain
-
-
-def _opaque(layer: Own, modules: Sequence[nn.Module]) -> nn.Module:
-    """The user's module, which has its dtypes, weights and ties already."""
-    module = Opaque(*modules)
-    module.names = layer.inputs
-    return module
 
 
 def tie(module: nn.Module, model: Model) -> None:

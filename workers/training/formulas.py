@@ -99,7 +99,8 @@ def adam(gradient: Tensor, state: State, rate: float) -> Tensor:
 
 
 FORMULAS: dict[str, Callable[[Tensor, State, float], Tensor]] = {
-    one.__name__: one for one in (adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop)
+    formula.__name__: formula
+    for formula in (adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop)
 }
 """From a gradient, what was kept of its parameter and the learning rate to what is subtracted from it."""
 

@@ -47,7 +47,7 @@ XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is
 """
 
 BEYOND_FLUSHING = 2.0**60
-"""A float64 that is so many times as large stays what it is when an error of flushing is added to it."""
+"""A float64 this many times as large as an error of flushing does not change when the error is added."""
 
 CASTS = frozenset({"_to_copy", "copy", "copy_"})
 """The operators that round where the user's code casts to a half type (`workers.own.precision`)."""

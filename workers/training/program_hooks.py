@@ -122,7 +122,9 @@ def may_have_nan(case: Case) -> bool:
         case,
         lambda layer: (
             function(layer) in MAKES_NAN
-            and any(one.low is None and one.values is None for one in float_operands(layer).values())
+            and any(
+                operand.low is None and operand.values is None for operand in float_operands(layer).values()
+            )
         ),
     )
     return runs(case) and (makes or case.data.regime == "nonfinite")

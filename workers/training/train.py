@@ -114,7 +114,7 @@ class _Run:
         self.features.run("inside", progress)
         with self._wide() if self.case.training.optimizer == "own" else nullcontext():
             self.optimizer.step()
-        self.optimizer.zero_grad(**self.features.zero())
+        self.optimizer.zero_grad(**self.features.zero)
         self.features.run("after", progress)
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)

@@ -66,7 +66,9 @@ class Counters:
         """Adds the operators that were called since the last count."""
         now = _counts()
         risen = {name for name, count in now.items() if count > self._before.get(name, 0)}
-        self._names[direction][self._layer] |= {_plain(name) for name in risen}
+        self._names[direction][self._layer] |= {
+            name.removeprefix(_COUNTER).removesuffix(_SYMBOLIC) for name in risen
+        }
         self._before = now
 
     def look(self, tensors: "Sequence[Tensor]") -> None:
@@ -78,8 +80,10 @@ class Counters:
         import torch_xla
 
         gradients = (p.grad for p in self._module.parameters()) if self._module else ()
-        held = (getattr(one, "global_tensor", one) for one in (*tensors, *gradients))  # what DTensors wrap
-        lazy = [one for one in held if one is not None and one.device.type == "xla"]
+        held = (
+            getattr(tensor, "global_tensor", tensor) for tensor in (*tensors, *gradients)
+        )  # what DTensors wrap
+        lazy = [tensor for tensor in held if tensor is not None and tensor.device.type == "xla"]
         self._left -= 1
         if lazy and self._left >= 0:
             text = torch_xla._XLAC._get_xla_tensors_text(lazy)  # noqa: SLF001  no public equivalent
@@ -99,10 +103,6 @@ def _counts() -> dict[str, int]:
 
     names = [name for name in metrics.counter_names() if name.startswith(_COUNTER)]
     return {name: metrics.counter_value(name) or 0 for name in names}
-
-
-def _plain(counter: str) -> str:
-    return counter.removeprefix(_COUNTER).removesuffix(_SYMBOLIC)
 
 
 def _sorted(names: dict[str, set[str]]) -> dict[str, Names]:

@@ -79,7 +79,10 @@ class Gate:
         compiled, hits, cached = *self.compiled(), self.cached()
         self.barrier.wait()
         if ordinal() == 0:
-            self._lead()
+            try:
+                self.run()
+            finally:
+                self.returned.set()
         else:
             while not self.returned.is_set() and self.cached() == cached and self.compiled()[1] == hits:
                 time.sleep(POLL_SECONDS)
@@ -91,12 +94,6 @@ class Gate:
         xla_model.wait_device_ops()
         self.returned.clear()
         self.barrier.wait()
-
-    def _lead(self) -> None:
-        try:
-            self.run()
-        finally:
-            self.returned.set()
 
 
 def _run(sync: Callable[[], None]) -> None:

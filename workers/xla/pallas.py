@@ -51,7 +51,7 @@ def install(device: str) -> str:
     if (
         trace is None
         or not hasattr(torch_xla._XLAC, "_xla_tpu_custom_call")  # noqa: SLF001
-        or _arguments(trace) != TRACE_ARGUMENTS
+        or tuple(inspect.signature(trace).parameters) != TRACE_ARGUMENTS
     ):
         signature = f"trace_pallas({', '.join(TRACE_ARGUMENTS)})"
         msg = f"torch_xla {torch_xla.__version__} traces Pallas kernels by another door than {signature}"
@@ -82,10 +82,6 @@ def refusal(device: str) -> str | None:
                 f"for, {wants}; installed: {has}"
             )
     return None
-
-
-def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
 
 
 def _trace(

@@ -1,7 +1,8 @@
-"""The building blocks of real models, a file each: the arguments that a case can give them.
+"""The building blocks of real models, a file each: their arguments, and the tensors that follow.
 
-The file has the name of those in `generators.blocks` and `workers.training.blocks`. Its `Arguments` are what
-is read of a case; nothing else can reach a run or a script.
+A file's `Arguments` are `difftest.cases.block.BlockArguments`. To add a block, add a file here, and one of
+the same name in `workers.training.blocks` that builds it; there is no list to extend. Only the arguments are
+read of a case; nothing else can reach a run or a script.
 """
 
 from typing import Protocol
@@ -22,3 +23,8 @@ def load(name: str) -> Declared:
     """The block called `name`; `UsageError` when there is none."""
     block: Declared = plugins.load(__name__, name)
     return block
+
+
+def names() -> tuple[str, ...]:
+    """All blocks, sorted."""
+    return plugins.names(__name__)

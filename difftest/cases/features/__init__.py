@@ -1,7 +1,9 @@
-"""The features of training, a file each: the options that a case can give them.
+"""The features of training, a file each: the options that a case can give them, and what follows from them.
 
-The file has the name of those in `generators.features` and `workers.training.features`. Its `Options` are
-what is read of a case; nothing else can reach a run or a script.
+A file's `Options` are a `difftest.cases.feature.FeatureOptions`. To add a feature that is an argument of
+torch's, add a file here. One that does more, or whose reference is more than other arguments, has a file of
+the same name in `workers.training.features`. Only the options are read of a case; nothing else can reach a
+run or a script.
 """
 
 from typing import Protocol
@@ -22,3 +24,8 @@ def load(name: str) -> Declared:
     """The feature called `name`; `UsageError` when there is none."""
     feature: Declared = plugins.load(__name__, name)
     return feature
+
+
+def names() -> tuple[str, ...]:
+    """All features, sorted."""
+    return plugins.names(__name__)

@@ -1,9 +1,22 @@
 """Gradients clipped element by element."""
 
-from difftest.cases.schema import Positive, Schema
+from difftest.cases.case import Case, Training
+from difftest.cases.feature import Choices, FeatureOptions, Spelled
+from difftest.cases.schema import Positive
+from difftest.cases.script_values import python
 
 
-class Options(Schema, frozen=True):
+class Options(FeatureOptions, frozen=True):
     """The greatest magnitude that an element may have."""
 
     value: Positive
+
+    @classmethod
+    def drawn(cls, case: Case) -> Choices | None:
+        """Not where gradients are clipped by their norm already."""
+        return {"value": (0.015625, 0.125)} if case.training.clip_norm is None else None
+
+    def spelled(self, _training: Training) -> Spelled:
+        """By torch's function, over all parameters at once."""
+        value = python(self.value)
+        return Spelled(update=(f"torch.nn.utils.clip_grad_value_(model.parameters(), {value})",))

@@ -1,10 +1,22 @@
 """A distributed checkpoint in the middle of a run."""
 
-from difftest.cases.schema import Schema, Step
+from difftest.cases.case import Case, Training
+from difftest.cases.feature import Choices, FeatureOptions, has
+from difftest.cases.schema import Step
 
 
-class Options(Schema, frozen=True):
+class Options(FeatureOptions, frozen=True):
     """The step before which the program saves and loads; whether pieces are others when it loads."""
 
     step: Step
     resharded: bool
+
+    @classmethod
+    def drawn(cls, case: Case) -> Choices | None:
+        """Not before the first step, when there is no state yet."""
+        if case.training.steps == 1 or has(case, "save_and_load"):
+            return None
+        return {"step": range(1, case.training.steps), "resharded": (False, True)}
+
+    def spelled(self, _training: Training) -> None:
+        """No script has one yet."""

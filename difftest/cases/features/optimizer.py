@@ -1,16 +1,51 @@
 """Another optimizer of `torch.optim`."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from difftest.cases.schema import Positive, Schema
+from difftest.cases.case import Case, Training
+from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
+from difftest.cases.schema import Positive
+from difftest.cases.script_values import python
 
-Kind: TypeAlias = Literal["adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"]
-"""The classes of `torch.optim`, in small letters."""
+CLASSES = {
+    "adadelta": "Adadelta",
+    "adagrad": "Adagrad",
+    "adamax": "Adamax",
+    "asgd": "ASGD",
+    "nadam": "NAdam",
+    "radam": "RAdam",
+    "rmsprop": "RMSprop",
+    "rprop": "Rprop",
+}
+"""The classes of `torch.optim` by kind."""
+
+EXCLUDED = (
+    "amsgrad",
+    "capturable",
+    "implementation",
+    "nesterov",
+    "parameter_groups",
+    "tensor_rate",
+    "weight_decay",
+)
+"""The features that give the case's own optimizer arguments which not all of these have."""
 
 
-class Options(Schema, frozen=True):
+class Options(FeatureOptions, frozen=True):
     """Which one, in which form, and its learning rate."""
 
-    kind: Kind
+    kind: Literal["adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"]
     form: Literal["loop", "foreach"]
     rate: Positive
+
+    @classmethod
+    def drawn(cls, case: Case) -> Choices | None:
+        """Not in float16, in which their epsilons are 0."""
+        if case.dtype == "float16" or has(case, *EXCLUDED):
+            return None
+        return {"kind": tuple(CLASSES), "form": ("loop", "foreach"), "rate": (2.0**-7, 2.0**-10)}
+
+    def spelled(self, _training: Training) -> Spelled:
+        """At its own learning rate, without the arguments of the optimizer that it replaces."""
+        arguments = {"lr": python(self.rate), "foreach": python(self.form == "foreach")}
+        return Spelled(kind=CLASSES[self.kind], arguments=arguments)

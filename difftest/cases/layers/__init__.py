@@ -2,7 +2,8 @@
 
 `<kind>.py` has one class, a `Layer` whose tag is the file's name. There is no list to extend.
 
-What a kind computes is in `workers.training.layers.<kind>`, how it is drawn in `generators.layers.<kind>`.
+What a kind computes is in `workers.training.layers.<kind>`, unless it is a module of torch by itself. How it
+is drawn is in `generators.layers.<kind>`.
 """
 
 from collections.abc import Iterator, Mapping

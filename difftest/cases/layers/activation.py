@@ -3,16 +3,11 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal, TypeAlias
 
-from difftest.cases.layer import Layer
+from difftest.cases.layer import Layer, OfTorch
 
 Function: TypeAlias = Literal["relu", "gelu", "silu", "tanh"]
 
-SPELLED: dict[Function, str] = {
-    "relu": "nn.ReLU()",
-    "gelu": "nn.GELU()",
-    "silu": "nn.SiLU()",
-    "tanh": "nn.Tanh()",
-}
+CLASSES: dict[Function, str] = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "Tanh"}
 
 
 class Activation(Layer, frozen=True, kw_only=True, tag="activation"):
@@ -44,6 +39,6 @@ class Activation(Layer, frozen=True, kw_only=True, tag="activation"):
         """The function's name."""
         yield self.function
 
-    def spelled(self, path: str, *, moves: bool) -> str:
-        """The module of torch."""
-        return SPELLED[self.function]
+    def of_torch(self) -> OfTorch:
+        """The function's module."""
+        return OfTorch(CLASSES[self.function])

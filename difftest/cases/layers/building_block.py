@@ -1,8 +1,8 @@
 """A building block of real models: what it is called, what it is built from, and what it owns.
 
-`difftest.cases.blocks` has a file for every block, which declares its arguments, `generators.blocks` one for
-its tensors, and `workers.training.blocks` one that builds it. The case keeps the tensors, so that no other
-module has to know which blocks there are.
+`difftest.cases.blocks` has a file for every block, which declares its arguments and tensors, and
+`workers.training.blocks` one that builds it. The case keeps the tensors, so that no other module has to know
+which blocks there are.
 """
 
 from collections.abc import Iterator, Mapping

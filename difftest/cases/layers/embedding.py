@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layer import Layer, OfTorch, Parameters
 from difftest.cases.layers.linear import Linear
 
 
@@ -52,6 +52,6 @@ class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
         """The width of the vectors."""
         return self.width
 
-    def spelled(self, path: str, *, moves: bool) -> str:
-        """The module of torch."""
-        return f"nn.Embedding({self.vocabulary}, {self.width})"
+    def of_torch(self) -> OfTorch:
+        """The table."""
+        return OfTorch("Embedding", (self.vocabulary, self.width))

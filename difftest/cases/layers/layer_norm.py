@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layer import Layer, OfTorch, Parameters
 from difftest.cases.layers.rms_norm import RMSNorm
 
 
@@ -26,6 +26,6 @@ class LayerNorm(Layer, frozen=True, kw_only=True, tag="layer_norm"):
         """The norm without a mean."""
         return RMSNorm(width=self.width)
 
-    def spelled(self, path: str, *, moves: bool) -> str:
-        """The module of torch."""
-        return f"nn.LayerNorm({self.width})"
+    def of_torch(self) -> OfTorch:
+        """With its own epsilon."""
+        return OfTorch("LayerNorm", (self.width,))

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from difftest.cases.layer import Layer, Parameters, Removable
+from difftest.cases.layer import Layer, OfTorch, Parameters, Removable
 from difftest.cases.ranges import Range
 
 
@@ -96,9 +96,9 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
         if self.tied:
             yield "tied"
 
-    def spelled(self, path: str, *, moves: bool) -> str:
-        """The module of torch."""
-        return f"nn.Linear({self.inputs}, {self.outputs}{'' if self.bias else ', bias=False'})"
+    def of_torch(self) -> OfTorch:
+        """A tied weight is shared after all modules are built."""
+        return OfTorch("Linear", (self.inputs, self.outputs), {} if self.bias else {"bias": False})
 
 
 def _lent(first: Layer) -> tuple[int, ...] | None:

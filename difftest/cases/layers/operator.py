@@ -210,14 +210,20 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
                 return "an operand called 'output'; allowed: any other name"
             if reason := operand.contradiction():
                 return f"operand {name}: {reason}"
-        unknown = sorted({one for one in self.references() if "." not in one} - {*self.operands})
+        unknown = sorted(
+            {reference for reference in self.references() if "." not in reference} - {*self.operands}
+        )
         return f"no operand {', '.join(unknown)}; it has {', '.join(self.operands)}" if unknown else ""
 
     def misplaced(self, path: str, sequence: int, first: Layer) -> str:
         """It refers to earlier layers alone, and a program has no sequence."""
         if sequence:
             return f"is an operator; the model's sequence is {sequence}, allowed: 0"
-        late = [one for one in self.references() if "." in one and not _is_before(one, path)]
+        late = [
+            reference
+            for reference in self.references()
+            if "." in reference and not _is_before(reference, path)
+        ]
         return f"refers to {late[0]}, which is no tensor of an earlier layer" if late else ""
 
     def references(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layer import Layer, OfTorch, Parameters
 
 
 class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
@@ -21,6 +21,6 @@ class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
         """More than an elementwise layer."""
         return 2
 
-    def spelled(self, path: str, *, moves: bool) -> str:
-        """The module of torch, with the epsilon that the workers use."""
-        return f"nn.RMSNorm({self.width}, eps=1e-6)"
+    def of_torch(self) -> OfTorch:
+        """Its default epsilon depends on the dtype, so one is given."""
+        return OfTorch("RMSNorm", (self.width,), {"eps": 1e-6})

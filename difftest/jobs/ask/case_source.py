@@ -2,32 +2,62 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+import click
 
 from difftest.campaign.groups import MOST_CASES
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
-from difftest.cases.described import Description
 from difftest.findings.known_cases import known_cases
+from difftest.jobs.ask.options import USUAL_PATHS, Model, option, paths_option
 
 PROGRAMS = MOST_CASES
 """How many programs of operators come before every 20 other cases, unless a command says otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Seed: TypeAlias = Annotated[
+    int,
+    option(
+        type=click.IntRange(0, 2**63 - 1),
+        default=0,
+        help="Seed of the generated cases. Case i of a seed is the same wherever Hypothesis is the same.",
+    ),
+]
+MaxWorldSize: TypeAlias = Annotated[
+    int, option(type=int, default=8, help="The largest number of ranks of a case.")
+]
+Inputs: TypeAlias = Annotated[
+    int,
+    option(
+        type=click.IntRange(1, MOST_CASES),
+        help="How many inputs a case has: it is compiled once, and each input is compared.",
+    ),
+]
+Programs: TypeAlias = Annotated[
+    int,
+    option(
+        type=click.IntRange(min=0),
+        help="How many programs of operators, or modules if named, run before every 20 other cases.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drawing:
     """What decides the cases: generated ones, or those of a module of the user's if `model` describes one.
 
-    Empty `paths` mean all. A case that runs alone has so many `inputs`, its own among them, and so many
-    `programs` come before every 20 others. With `known_cases`, those of known faults come first.
+    Empty `paths` mean all. `inputs` counts a case's own too. With `known_cases`, those of known faults come
+    first; None if the command decides.
     """
 
-    seed: int
-    model: Description | None
-    paths: tuple[str, ...]
-    max_world_size: int
-    inputs: int = 1
-    programs: int = PROGRAMS
-    known_cases: bool = False
+    seed: Seed
+    model: Model = None
+    paths: Annotated[tuple[str, ...], paths_option(USUAL_PATHS)] = ()
+    max_world_size: MaxWorldSize
+    inputs: Inputs = 1
+    programs: Programs = PROGRAMS
+    known_cases: bool | None = False
 
     def chosen_paths(self) -> tuple[str, ...]:
         """The paths of the cases, sorted; `UsageError` for one that cannot have them."""

@@ -82,4 +82,4 @@ def _findings(folder: Path, backend: str, digest: str) -> Iterator[Path]:
 
 
 def _children(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.is_dir()) if folder.is_dir() else []
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []

@@ -1,19 +1,32 @@
-"""The options that several commands share, and the types of their values."""
+"""The options of commands: a field of a request, or a parameter of a command, declares its own.
 
+Its type is annotated with the option: `seed: Annotated[int, option(type=..., help=...)] = 0`. The option has
+the field's name and default. Types that several commands share have a name here.
+"""
+
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.groups import MOST_CASES
+from difftest.cases.described import Description
 from difftest.findings.ledger import LEDGER_FILE
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
-from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+COPIES = "working_dir_files"
+"""Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job.
+"""
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -29,6 +42,49 @@ class Deciding(click.Option):
 
     It is given on the line alone: a file of defaults in the working directory may be somebody else's.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option as click takes it; without names it is called as its field."""
+
+    names: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    def add(self, command: Command, field: inspect.Parameter) -> Command:
+        """Gives `command` the option of `field`."""
+        attributes = dict(self.attributes)
+        if field.default is not field.empty and "default" not in attributes:
+            attributes["default"] = field.default
+        shown = attributes.get("default") not in (None, (), "") and not attributes.get("is_flag")
+        attributes.setdefault("show_default", shown and "[default" not in attributes["help"])
+        dashed = f"--{field.name.replace('_', '-')}"
+        own_name = not any(name.isidentifier() for name in self.names)
+        names = (*(self.names or (dashed,)), *((field.name,) if own_name else ()))
+        return click.option(*names, **attributes)(command)
+
+
+def option(*names: str, **attributes: Any) -> Declared:  # noqa: ANN401  as click's function of this name
+    """The option of a field; its attributes are those of `click.option`."""
+    return Declared(names, attributes)
+
+
+def options(of: Callable[..., Any], *, without: Container[str] = ()) -> Callable[[Command], Command]:
+    """Gives a command the options that the fields of a request declare, in their order."""
+
+    def added(command: Command) -> Command:
+        for field in reversed([*inspect.signature(of).parameters.values()]):
+            if field.name not in without:
+                for declared in reversed(getattr(field.annotation, "__metadata__", ())):
+                    command = declared.add(command, field)
+        return command
+
+    return added
+
+
+def own_options(command: Command) -> Command:
+    """Gives a command the options that its own parameters declare."""
+    return options(command)(command)
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -130,140 +186,111 @@ class Duration(click.ParamType[float]):
         return float(duration[1]) * UNITS[duration[2]]
 
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on standard output."
-)
-trust_option = click.option(
-    "--trust",
-    is_flag=True,
-    cls=Deciding,
-    help="Run what somebody else may have made: a finding's script, or a module that you never ran.",
-)
-tracker_option = click.option(
-    "--tracker", metavar="NAME", help="pytorch, xla or openxla.  [default: according to the evidence]"
-)
-most_a_day_option = click.option(
-    "--most-a-day",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="The largest number of drafts for a corpus in one day (UTC).",
-)
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    default=0,
-    show_default=True,
-    help="Seed of the generated cases. Case i of a seed is the same on every machine.",
-)
+class Out(click.ParamType[Path | str]):
+    """A folder, or an address that fsspec supports.
+
+    A folder inside a Ray job's copy of its working directory is refused: it would not outlive the job.
+    """
+
+    name = "folder"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  what click hands over
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Path | str:
+        """The folder or the address; wrong usage for a folder that Ray would remove."""
+        if _ADDRESS.match(str(value)):
+            return str(value)
+        out = Path(value)
+        if COPIES in (place := Path.cwd() / out).resolve().parts:
+            reason = "is inside this Ray job's copy of its working directory, which Ray removes after the job"
+            allowed = "an absolute path that stays, or an address such as s3://bucket/runs"
+            self.fail(f"{str(place)!r} {reason}; give {allowed}", param, ctx)
+        return out
 
 
-def paths_option(usual: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option of a command that uses the paths which `usual` describes where nothing else is said."""
-    return click.option(
-        "--paths",
-        type=Names("generators.paths"),
-        default=(),
-        help=f"Use only these parallelism paths.  [default: {usual}]",
-    )
-
-
-def own_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a module of the user's; `difftest.jobs.ask.own_model.take_model` reads them."""
-    for option in reversed(_OWN_MODEL):
-        command = option(command)
-    return command
-
-
-_OWN_MODEL = (
-    click.option(
+Json: TypeAlias = Annotated[
+    bool, option("--json", is_flag=True, help="Print one JSON object, and nothing else, on standard output.")
+]
+Trust: TypeAlias = Annotated[
+    bool,
+    option(
+        is_flag=True,
+        cls=Deciding,
+        help="Run what somebody else may have made: a finding's script, or a module that you never ran.",
+    ),
+]
+Tracker: TypeAlias = Annotated[
+    str | None, option(metavar="NAME", help="pytorch, xla or openxla.  [default: according to the evidence]")
+]
+MostADay: TypeAlias = Annotated[
+    int,
+    option(
+        type=click.IntRange(min=1),
+        default=5,
+        help="The largest number of drafts for a corpus in one day (UTC).",
+    ),
+]
+Model: TypeAlias = Annotated[
+    Description | None,
+    option(
         "--model",
         cls=Deciding,
         metavar="SOURCE",
         help="Run cases of your own model in the working directory, package.module:build or model.py:build, "
         "or of one by name, such as hf:llama (difftest models).",
     ),
-    click.option(
+    option(
         "--steps",
+        "steps",
         type=int,
         metavar="N",
         help="With --model: every case has N steps, 1 to 200.  [default: 1 to 5, or with --convergence 50]",
     ),
-    click.option(
+    option(
         "--convergence",
+        "convergence",
         is_flag=True,
+        default=False,
         help="With --model: every step gets the same batch, and whether the model learns is compared.",
     ),
-)
-backends_option = click.option(
-    "--backends", type=Backends(), default=(), help="Use only these backends.  [default: all]"
-)
-max_world_size_option = click.option(
-    "--max-world-size", type=int, default=8, show_default=True, help="The largest number of ranks of a case."
-)
-inputs_option = click.option(
-    "--inputs",
-    type=click.IntRange(1, MOST_CASES),
-    default=1,
-    show_default=True,
-    help="How many inputs a case has: it is compiled once, and each input is compared.",
-)
-workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the number of CPUs]"
-)
-address_option = click.option(
-    "--address",
-    cls=Deciding,
-    help="The Ray cluster to join.  [default: that of RAY_ADDRESS, or one started on this machine]",
-)
-ledger_option = click.option(
-    "--known",
-    "ledger",
-    cls=Deciding,
-    type=click.Path(path_type=Path),
-    default=LEDGER_FILE,
-    help="The ledger of known faults: a TOML file, or a folder with one for each.  [default: the project's]",
-)
-load_option = click.option(
-    "--load",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="How many processes that only take CPU time to run beside it.",
-)
-fail_on_option = click.option(
-    "--fail-on",
-    cls=Deciding,
-    type=FailOnWords(),
-    default="new",
-    show_default=True,
-    metavar="new,any,infra|never",
-    help="Exit with status 1 on new findings, any findings, infrastructure trouble, or never.",
-)
-least_compared_option = click.option(
-    "--least-compared",
-    cls=Deciding,
-    type=click.FloatRange(0.0, 1.0),
-    default=LEAST_COMPARED,
-    show_default=True,
-    help="Exit with status 3 if a smaller share of a side's comparisons was made.",
-)
-most_inconclusive_option = click.option(
-    "--most-inconclusive",
-    cls=Deciding,
-    type=click.FloatRange(0.0, 1.0),
-    default=MOST_INCONCLUSIVE,
-    show_default=True,
-    help="Exit with status 3 if a larger share of a side's comparisons is inconclusive.",
-)
+]
+"""A module of the user's; `difftest.jobs.ask.own_model.take_model` makes it of the three options."""
 
-
-def programs_option(usual: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option of a command that runs so many programs where nothing else is said."""
-    return click.option(
-        "--programs",
+ChosenBackends: TypeAlias = Annotated[
+    tuple[str, ...], option(type=Backends(), default=(), help="Use only these backends.  [default: all]")
+]
+Workers: TypeAlias = Annotated[
+    int | None,
+    option(type=click.IntRange(min=1), help="How many runs at a time.  [default: the number of CPUs]"),
+]
+KnownFaults: TypeAlias = Annotated[
+    Path,
+    option(
+        "--known",
+        cls=Deciding,
+        type=click.Path(path_type=Path),
+        default=LEDGER_FILE,
+        help="The ledger of known faults: a TOML file, or a folder with one for each.  "
+        "[default: the project's]",
+    ),
+]
+Load: TypeAlias = Annotated[
+    int,
+    option(
         type=click.IntRange(min=0),
-        default=usual,
-        show_default=True,
-        help="How many programs of operators, or modules if named, run before every 20 other cases.",
+        default=0,
+        help="Number of CPU-bound processes to run beside it.",
+    ),
+]
+
+
+def paths_option(usual: str) -> Declared:
+    """The option of a command that uses the paths which `usual` describes where nothing else is said."""
+    return option(
+        type=Names("generators.paths"),
+        default=(),
+        help=f"Use only these parallelism paths.  [default: {usual}]",
     )

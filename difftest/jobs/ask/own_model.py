@@ -22,7 +22,7 @@ MEAN_OF_MEANS = (
 )
 
 LEARNING_STEPS = 50
-"""How many steps `--convergence` has unless told."""
+"""The default number of steps with `--convergence`."""
 
 
 def take_model(options: dict[str, Any]) -> Description | None:

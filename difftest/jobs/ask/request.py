@@ -1,16 +1,28 @@
 """What a command was given, as typed data: the options that all commands with a campaign share.
 
-The fields have the names of click's parameters, so that a command makes its request of them directly. A
-command with other options has a request of its own in its file.
+A field declares its option (`difftest.jobs.ask.options`). A command with other options has a request of its
+own in its file.
 """
 
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from difftest.cases.described import Description
-from difftest.jobs.ask.case_source import PROGRAMS, Drawing
+import click
+
+from difftest.jobs.ask.case_source import Drawing, Seed
+from difftest.jobs.ask.options import (
+    ChosenBackends,
+    Deciding,
+    Duration,
+    FailOnWords,
+    Json,
+    KnownFaults,
+    Out,
+    Workers,
+    option,
+)
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 CASES = 40
@@ -22,54 +34,74 @@ TWICE_EVERY = 8
 FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A campaign with reports: where they go, which faults are known, and what makes the exit status 1 or 3.
+LeastCompared: TypeAlias = Annotated[
+    float,
+    option(
+        cls=Deciding,
+        type=click.FloatRange(0.0, 1.0),
+        help="Exit with status 3 if a smaller share of a side's comparisons was made.",
+    ),
+]
+MostInconclusive: TypeAlias = Annotated[
+    float,
+    option(
+        cls=Deciding,
+        type=click.FloatRange(0.0, 1.0),
+        help="Exit with status 3 if a larger share of a side's comparisons is inconclusive.",
+    ),
+]
+OutFolder: TypeAlias = Annotated[
+    Path | str, option(type=Out(), help="The folder or address of corpus and reports.")
+]
 
-    `fail_on` is what makes it 1. `least_compared` and `most_inconclusive` are shares of the comparisons
-    of each side, backend and path; beyond them it is 3 (`difftest.records.completeness`). `out` is a folder
-    or an address (`difftest.jobs.campaign.storage`). `formats` are written in addition to the usual ones.
-    `seed` is None for runs that were not generated here. With `one_side`, runs of one side are enough.
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignPlan(Drawing):
+    """Which cases a campaign runs, on what, and for how long.
+
+    `budget` is in seconds, from `began` (monotonic) on; empty `backends` mean all of them. `workers` is None
+    for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one on this machine.
     """
 
-    out: Path | str
-    ledger: Path
-    fail_on: tuple[FailOn, ...]
-    least_compared: float = LEAST_COMPARED
-    most_inconclusive: float = MOST_INCONCLUSIVE
-    as_json: bool = False
-    formats: tuple[str, ...] = ()
-    seed: int | None = None
-    one_side: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignRequest(Request):
-    """A campaign of generated cases, of a module of the user's if `model` describes one.
-
-    `budget` is in seconds, from `began` (monotonic) on; empty `paths` and `backends` mean all of them.
-
-    `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
-    started on this machine. So many `programs` come before every 20 other cases, and a case
-    has so many `inputs`. Every `twice_every`th case is run twice, none if 0. `fresh` runs every case again.
-    With `known_cases`, those of known faults come first; None if the command decides.
-    """
-
-    seed: int
-    model: Description | None = None
-    cases: int | None = None
-    budget: float | None = None
+    cases: Annotated[
+        int | None,
+        option(
+            type=click.IntRange(min=1),
+            help=f"How many cases to run.  [default: {CASES}, or with --budget no limit]",
+        ),
+    ] = None
+    budget: Annotated[
+        float | None,
+        option(
+            type=Duration(),
+            help="End after this time, such as 10m: cases, evidence and all; the same command continues.",
+        ),
+    ] = None
     began: float = field(default_factory=time.monotonic)
-    paths: tuple[str, ...] = ()
-    backends: tuple[str, ...] = ()
-    max_world_size: int
-    inputs: int = 1
-    programs: int = PROGRAMS
-    workers: int | None = None
-    address: str | None = None
-    twice_every: int
-    fresh: bool = False
-    known_cases: bool | None = False
+    backends: ChosenBackends = ()
+    workers: Workers = None
+    address: Annotated[
+        str | None,
+        option(
+            cls=Deciding,
+            help="The Ray cluster to join.  [default: that of RAY_ADDRESS, or one started on this machine]",
+        ),
+    ] = None
+    twice_every: Annotated[
+        int,
+        option(
+            type=click.IntRange(min=0),
+            default=TWICE_EVERY,
+            help="Run every Nth case twice to detect nondeterminism; 0 disables.",
+        ),
+    ]
+    fresh: Annotated[
+        bool,
+        option(
+            is_flag=True,
+            help="Run every case again, even if --out has runs of this campaign; those are set aside.",
+        ),
+    ] = False
 
     @property
     def end(self) -> float:
@@ -77,19 +109,44 @@ class CampaignRequest(Request):
         return self.began + self.budget if self.budget else float("inf")
 
     @property
-    def drawing(self) -> Drawing:
-        """Which case a number stands for."""
-        return Drawing(
-            seed=self.seed,
-            model=self.model,
-            paths=self.paths,
-            max_world_size=self.max_world_size,
-            inputs=self.inputs,
-            programs=self.programs,
-            known_cases=bool(self.known_cases),
-        )
-
-    @property
     def most_cases(self) -> int | None:
         """The largest number of cases; None if only the budget limits it."""
         return self.cases or (None if self.budget else CASES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A campaign with reports: where they go, which faults are known, and what makes the exit status 1 or 3.
+
+    `out` is a folder or an address (`difftest.jobs.campaign.storage`). `least_compared` and
+    `most_inconclusive` are shares of the comparisons of each side, backend and path
+    (`difftest.records.completeness`). `formats` are written in addition to the usual ones. `seed` is None for
+    runs that were not generated here. With `one_side`, runs of one side are enough.
+    """
+
+    out: OutFolder
+    ledger: KnownFaults
+    fail_on: Annotated[
+        tuple[FailOn, ...],
+        option(
+            cls=Deciding,
+            type=FailOnWords(),
+            default="new",
+            metavar="new,any,infra|never",
+            help="Exit with status 1 on new findings, any findings, infrastructure trouble, or never.",
+        ),
+    ]
+    least_compared: LeastCompared = LEAST_COMPARED
+    most_inconclusive: MostInconclusive = MOST_INCONCLUSIVE
+    as_json: Json = False
+    formats: tuple[str, ...] = ()
+    seed: int | None = None
+    one_side: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignRequest(Request, CampaignPlan):
+    """A campaign of generated cases, with reports."""
+
+    out: OutFolder = Path("runs/latest")
+    seed: Seed

@@ -13,6 +13,7 @@ import msgspec
 
 from difftest.campaign.budget import GRACE_SECONDS, until
 from difftest.campaign.campaign import BackendTraits, Campaign
+from difftest.campaign.new_finding import KNOWN_IN_FULL
 from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
@@ -41,7 +42,7 @@ def define(request: CampaignRequest) -> Definition:
     backends = tuple(sorted(candidates(request.backends)))
     return Definition(
         seed=request.seed,
-        paths=request.drawing.chosen_paths(),
+        paths=request.chosen_paths(),
         model=f"{request.model.layer.source} {request.model.digest}" if request.model else msgspec.UNSET,
         backends=backends,
         max_world_size=request.max_world_size,
@@ -85,6 +86,7 @@ def run_cases(
     campaign = dataclasses.replace(
         campaign,
         explanation=partial(ledger.entry, today=today),
+        known_in_full=KNOWN_IN_FULL,
         blind=partial(blind_places, ledger, today=today),
     )
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
@@ -122,7 +124,11 @@ def recorded_tally(
         recorded.comparisons.expect(traits.SIDE, backend)
     tally, present = Tally(campaign=name, ledger=ledger), set(corpus.fingerprints())
     tally.comparisons, tally.resumed = recorded.comparisons, len(recorded.cases)
-    tally.recurring = {one: corpus.finding(one) for one in recorded.sightings if one in present}
+    tally.recurring = {
+        fingerprint: corpus.finding(fingerprint)
+        for fingerprint in recorded.sightings
+        if fingerprint in present
+    }
     return tally
 
 
@@ -140,7 +146,7 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
     if request.most_cases is None:
         return None
     done = {index for index, _ in recorded.cases}
-    numbers = itertools.chain(request.drawing.known(), request.drawing.numbers(request.most_cases))
+    numbers = itertools.chain(request.known(), request.numbers(request.most_cases))
     return sum(index not in done for index in numbers)
 
 
@@ -154,7 +160,7 @@ def generated_cases(
     """
     from generators.ahead import cases_ahead
 
-    done, drawing = set[int](), request.drawing
+    done, drawing = set[int](), request
     if _are_of_seed(request, recorded):
         done = {index for index, _ in recorded.cases}
     indices = (index for index in drawing.numbers(request.most_cases) if index not in done)
@@ -177,4 +183,4 @@ def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
     from generators.explore import BLOCK
 
     sample = heapq.nsmallest(SAMPLED, recorded.cases, key=lambda one: (one[0] % BLOCK, one[0]))
-    return all(request.drawing.case(index).id == name for index, name in sample)
+    return all(request.case(index).id == name for index, name in sample)

@@ -38,7 +38,7 @@ def list_again(corpus: Corpus, ledger: Ledger, today: date) -> Listing:
 
 def _upstream(corpus: Corpus, finding: Finding, ledger: Ledger, today: date) -> str:
     """The issue or script of the finding's entry; empty without one, and where it also showed otherwise."""
-    entry = ledger.entry(finding.divergence, corpus.case(finding.fingerprint), today, finding.evidence)
+    entry = ledger.entry_of(finding, corpus.case(finding.fingerprint), today)
     if entry is None or (finding.new_in is not None and is_uncovered(finding, ledger, today)):
         return ""
     return entry.upstream

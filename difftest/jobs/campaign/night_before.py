@@ -100,7 +100,7 @@ def _add(before: Before, file: Path) -> None:
         columns = part.columns({"index", *COUNTED})
         index = columns.numbers("index")
         before.cases += len(np.unique(index))
-        before.comparisons.add_columns(columns, np.ones(len(index), dtype=np.bool_))
+        before.comparisons.add(columns)
 
 
 def _is_day(seed: int) -> bool:

@@ -81,7 +81,7 @@ def _print_findings(tally: Tally, current: Sequence[Finding], conclusion: Conclu
         _print_cause(cause, new=any(finding.fingerprint in tally.new for finding in cause.findings))
     if len(unknown) > MOST_SHOWN:
         click.echo(f"  and {len(unknown) - MOST_SHOWN} more, on the page")
-    counts = [f"{len(groups[one])} {one}" for one in tuple(Standing)[1:] if groups[one]]
+    counts = [f"{len(groups[standing])} {standing}" for standing in tuple(Standing)[1:] if groups[standing]]
     if counts:
         print_line(
             (Style.SOFT, f"  beside them: {'; '.join(counts)}" if unknown else f"  {'; '.join(counts)}")

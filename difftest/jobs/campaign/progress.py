@@ -47,7 +47,7 @@ def announce(request: CampaignRequest) -> None:
 
 def _in_blocks(request: CampaignRequest) -> str:
     """How many programs there are between the other cases."""
-    numbers = map(CaseNumber.of, request.drawing.numbers(request.most_cases))
+    numbers = map(CaseNumber.of, request.numbers(request.most_cases))
     programs = sum(number.series == Series.PROGRAM for number in numbers)
     return f" and {programs} programs" if programs else ""
 
@@ -177,8 +177,7 @@ class Meter:
 
     def _line_of(self, finding: Finding, progress: Progress) -> str:
         """What is said of a finding that a case showed first."""
-        case, today = progress.result.case, utc_today()
-        if entry := self._ledger.entry(finding.divergence, case, today, finding.evidence):
+        if entry := self._ledger.entry_of(finding, progress.result.case, utc_today()):
             return f"{KNOWN} finding {readable(finding.fingerprint)}: {entry.upstream}; {finding.blame}"
         if finding.divergence.symptom is Symptom.UNDEFINED:
             return f"difference {readable(finding.fingerprint)}: {Standing.LEFT_OPEN}"

@@ -1,11 +1,11 @@
 """What cases are generated from, for tables that say how much of it was reached."""
 
+from difftest.cases import blocks, features
 from difftest.records.totals import BLOCKS, FEATURES, Entries
 
 
 def reachable_entries() -> Entries:
     """Those of the operator table, and the building blocks and features, from which cases are generated."""
-    from generators import blocks, features
     from generators.operators import table
 
     held = table.entries()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.campaign.again import takes_two
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import MORE_SAMPLES, confirmed
+from difftest.campaign.confirmation import confirmed, with_samples
 from difftest.cases.case import Case
 from difftest.ground.plugins import IN
 from difftest.jobs.ask.targets import CaseTarget
@@ -37,7 +37,8 @@ def repeats(
     chosen = candidates(names)
     twice = subject.finding is not None and takes_two(subject.finding.divergence.check)
     with _running(subject.case, chosen, deadline) as execute:
-        truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=MORE_SAMPLES))
+        truth = execute(ORACLE)
+        in_doubt = cache(lambda samples: execute(ORACLE, options=with_samples(samples)))
         for _ in range(times):
             for name, backend in chosen.items():
                 reason = backend.unsupported(subject.case)

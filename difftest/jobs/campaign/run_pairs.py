@@ -35,20 +35,20 @@ def compare_runs(
     if len(folders) != 2:  # noqa: PLR2004  a pair
         msg = f"{len(folders)} recorded runs are given; two are compared (further ones with --noise)"
         raise UsageError(msg)
-    found = compare(folders[0], folders[1], noise=noise, names=_names(names))
+    comparison = compare(folders[0], folders[1], noise=noise, names=_names(names))
     if out:
         from reports.page.runs import FILENAME, render
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
-        replace_file(out / FILENAME, render(found))
+        replace_file(out / FILENAME, render(comparison))
     if as_json:
-        print_json(found.described() | {"status": found.status})
+        print_json(comparison.described() | {"status": comparison.status})
     else:
-        click.echo("\n".join(lines(found)))
+        click.echo("\n".join(lines(comparison)))
         if out:
             click.echo(f"page: {Path(out) / FILENAME}")
-    return found.status
+    return comparison.status
 
 
 def _names(given: Sequence[str]) -> dict[str, str]:

@@ -6,13 +6,11 @@ minute. Nothing stops two machines from using one address at once: give every ca
 """
 
 import importlib
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import click
 
@@ -23,14 +21,8 @@ from difftest.jobs.ask.targets import campaign_corpus
 from difftest.records.corpus import Corpus
 from difftest.records.disk import refuse_links_below, replace_file
 
-COPIES = "working_dir_files"
-"""Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job.
-"""
-
 EVERY_SECONDS = 60.0
 """How often changed files are copied to storage."""
-
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +50,6 @@ class Output:
         corpus.prepare()
         self.damaged.append(set_aside_and_report(corpus))
         return corpus
-
-
-class Out(click.ParamType[Path | str]):
-    """A folder, or an address that fsspec supports.
-
-    A folder inside a Ray job's copy of its working directory is refused: it would not outlive the job.
-    """
-
-    name = "folder"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401  what click hands over
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Path | str:
-        """The folder or the address; wrong usage for a folder that Ray would remove."""
-        if _ADDRESS.match(str(value)):
-            return str(value)
-        out = Path(value)
-        if COPIES in (place := Path.cwd() / out).resolve().parts:
-            reason = "is inside this Ray job's copy of its working directory, which Ray removes after the job"
-            allowed = "an absolute path that stays, or an address such as s3://bucket/runs"
-            self.fail(f"{str(place)!r} {reason}; give {allowed}", param, ctx)
-        return out
 
 
 @contextmanager

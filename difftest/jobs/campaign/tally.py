@@ -93,8 +93,8 @@ class Tally:
             name = first.fingerprint
             if name in self.uncovered or self.ledger.entry(first, case, today, evidence.get(name, {})):
                 continue
-            text = case.to_json().decode()
-            self.uncovered[name] = Uncovered(first.detail, text, first.operator, first.predicted)
+            shown = msgspec.structs.replace(first, log="")
+            self.uncovered[name] = Uncovered(divergence=shown, case=case.to_json().decode())
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
         """Counts findings as new, whichever command made them."""
@@ -111,7 +111,7 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():
-        own = tally.ledger.entry(finding.divergence, corpus.case(name), today, finding.evidence)
+        own = tally.ledger.entry_of(finding, corpus.case(name), today)
         if own and name in tally.uncovered:
             corpus.amend(name, uncovered=tally.uncovered[name])
         elif own and not _still_uncovered(finding, tally, today):
@@ -135,10 +135,4 @@ def is_uncovered(finding: Finding, ledger: Ledger, today: date) -> bool:
         case = Case.from_json(earlier.case)
     except UsageError:
         return True
-    shown = msgspec.structs.replace(
-        finding.divergence,
-        detail=earlier.detail,
-        operator=earlier.operator,
-        predicted=earlier.predicted,
-    )
-    return ledger.entry(shown, case, today, finding.evidence) is None
+    return ledger.entry(earlier.divergence, case, today, finding.evidence) is None

@@ -33,5 +33,5 @@ def _choices(request: Request, ledger: Ledger) -> Iterator[str]:
 def _knows_everything(entry: Entry) -> bool:
     """Whether an entry is about whatever a backend shows."""
     check = entry.fingerprint.removeprefix(entry.backend).strip("-*")
-    texts = {entry.detail, entry.cause, entry.nature}
-    return not check and texts == {"*"} and not (entry.where or entry.operators)
+    texts = {entry.cause, entry.nature}
+    return not check and texts == {"*"} and not (entry.what or entry.where or entry.operators)

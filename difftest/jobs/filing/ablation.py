@@ -1,24 +1,14 @@
 """What a finding depends on, found out on a cluster and kept with it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.localise import LOCATED, locate
 from difftest.findings.ablate import ablate
 from difftest.jobs.ask.targets import FindingTarget
+from difftest.records.finding import Finding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ablated:
-    """The `answers` by ablation, and the modules where the finding first shows."""
-
-    answers: Mapping[str, str]
-    located: tuple[str, ...]
-
-
-def ablated(campaign: Campaign, subject: FindingTarget) -> Ablated | None:
-    """Runs the ablations of a finding's simplest case, and keeps what they answer.
+def ablated(campaign: Campaign, subject: FindingTarget) -> Finding | None:
+    """Runs the ablations of a finding's simplest case, and keeps what they answer: the finding as it is then.
 
     None, and nothing is kept, where the unchanged case does not show the finding. The campaign's backends are
     those of `workers.backends.candidates`, and the finding's among them.
@@ -30,5 +20,4 @@ def ablated(campaign: Campaign, subject: FindingTarget) -> Ablated | None:
     if answers is None:
         return None
     located = locate(campaign, case, backend) if finding.divergence.symptom in LOCATED else ()
-    subject.corpus.amend(finding.fingerprint, ablations=answers, located=located)
-    return Ablated(answers=answers, located=located)
+    return subject.corpus.amend(finding.fingerprint, ablations=answers, located=located)

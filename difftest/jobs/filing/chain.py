@@ -4,15 +4,14 @@ What an earlier chain, or the single commands, have done is not done again. A fi
 in the ledger needs the first three no more: that script is run instead.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from difftest.campaign.campaign import Campaign
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
-from difftest.ground.clock import utc_today
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.capacity import check_runnable, is_runnable, require_possible
 from difftest.jobs.ask.consent import require_own_finding
@@ -20,15 +19,16 @@ from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing.ablation import ablated
 from difftest.jobs.filing.draft import Issue, read_text, write_issue
 from difftest.jobs.filing.execution import Machine, executing, python_of
+from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.kept_script import keep_script, replayed
-from difftest.jobs.filing.known_script import KnownScript, known_script
-from difftest.jobs.filing.reduction import keep, read_task, search, size_in_words
+from difftest.jobs.filing.known_script import KnownScript
+from difftest.jobs.filing.reduction import Task, keep, search, size_in_words, task_of
 from difftest.jobs.filing.reproduction import Reproduction, reproduce
 from difftest.jobs.filing.script_runs import run_script
 from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
-from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT
+from difftest.records.corpus import OUTPUT, SCRIPT
 from difftest.records.own_cases import is_own_finding
 
 Say: TypeAlias = Callable[[str], None]
@@ -80,129 +80,101 @@ class Chain:
 
         `HaltError` where a stage cannot go on.
         """
-        subject = _as_listed_now(read_finding(folder), self.ledger)
-        self._require_worth(subject)
-        listed = known_script(subject.finding)
-        if has_own_script(subject):
+        filing = Filing.as_listed_today(read_finding(folder), self.ledger)
+        if filing.refusal:
+            msg = f"no draft: {filing.refusal}"
+            raise HaltError(msg)
+        if not filing.script:
+            require_possible(filing.case)
+        if has_own_script(filing):
             self.say("reproducer: done before")
-        elif listed:
-            self._run_listed(subject, listed)
+        elif filing.script:
+            filing = self._run_listed(filing, filing.script)
         else:
-            self.consent(subject)
-            self._reduce_and_ablate(subject)
-            self._reproduce(read_finding(folder))
-        issue = write_issue(read_finding(folder), self.tracker, self.most_a_day, None)
+            self.consent(filing)
+            filing = self._reproduce(self._reduce_and_ablate(filing))
+        issue = write_issue(filing, self.tracker, self.most_a_day, None)
         if issue.reason:
             msg = f"draft: {issue.reason}"
             raise HaltError(msg)
         return issue
 
-    def _require_worth(self, subject: FindingTarget) -> None:
-        """`HaltError` where there would be no draft in the end, before anything is run for it."""
-        from reports.draft.refusal import refusal
-
-        if reason := refusal(subject.finding):
-            msg = f"no draft: {reason}"
-            raise HaltError(msg)
-        if not known_script(subject.finding):
-            require_possible(subject.case)
-
-    def _reduce_and_ablate(self, subject: FindingTarget) -> None:
-        stages = [stage for done, stage in self._stages(subject) if not done]
-        if not stages:
+    def _reduce_and_ablate(self, filing: Filing) -> Filing:
+        """The filing after both stages, without those that are done; answers about a larger case are not."""
+        task = task_of(filing)
+        minimized = task.file.is_file() and not task.journal.exists()
+        if minimized and filing.finding.ablations:
             self.say("minimize, ablate: done before")
-            return
-        with self.machine(subject) as campaign:
-            for stage in stages:
-                stage(campaign, read_finding(subject.folder))
+            return filing
+        with self.machine(filing) as campaign:
+            return self._ablate(campaign, filing if minimized else self._minimize(campaign, filing, task))
 
-    def _stages(
-        self, subject: FindingTarget
-    ) -> Iterator[tuple[bool, Callable[[Campaign, FindingTarget], None]]]:
-        """The stages that run cases, each with whether it is done; answers about a larger case are not."""
-        minimized = (subject.folder / REDUCED).is_file() and not read_task(
-            subject.folder, (), None
-        ).journal.exists()
-        yield minimized, self._minimize
-        yield minimized and bool(subject.finding.ablations), self._ablate
-
-    def _minimize(self, campaign: Campaign, subject: FindingTarget) -> None:
+    def _minimize(self, campaign: Campaign, filing: Filing, task: Task) -> Filing:
         self.say(f"minimize: looks for the smallest case, in at most {self.budget} runs")
-        reduction = search(campaign, read_task(subject.folder, (), None), self.budget)
+        reduction = search(campaign, task, self.budget)
         if reduction is None:
-            raise HaltError(_absent("minimize", subject))
-        keep(*reduction)
-        reduced = reduction[1]
+            raise HaltError(_absent("minimize", filing))
+        finding, reduced = keep(*reduction), reduction[1]
         more = "" if reduced.complete else "; the budget ended it, and `difftest minimize` continues it"
         self.say(f"minimize: {size_in_words(reduced.case)}{more}")
+        return filing.after(finding or filing.finding, reduced.case)
 
-    def _ablate(self, campaign: Campaign, subject: FindingTarget) -> None:
+    def _ablate(self, campaign: Campaign, filing: Filing) -> Filing:
         self.say("ablate: changes one thing of the case at a time")
-        result = ablated(campaign, subject)
-        if result is None:
-            raise HaltError(_absent("ablate", subject))
-        self.say(f"ablate: {len(result.answers)} answers")
+        finding = ablated(campaign, filing)
+        if finding is None:
+            raise HaltError(_absent("ablate", filing))
+        self.say(f"ablate: {len(finding.ablations)} answers")
+        return filing.after(finding)
 
-    def _reproduce(self, subject: FindingTarget) -> None:
+    def _reproduce(self, filing: Filing) -> Filing:
         self.say("reproducer: writes a script, and runs it")
-        with executing(subject, self.machine, is_open=self.is_open) as execute, Working("reproducer"):
-            made = reproduce(subject.finding, subject.case, execute)
-        self._keep(subject, made)
+        with executing(filing, self.machine, is_open=self.is_open) as execute, Working("reproducer"):
+            made = reproduce(filing.finding, filing.case, execute)
+        return self._keep(filing, made)
 
-    def _run_listed(self, subject: FindingTarget, listed: KnownScript) -> None:
-        self.say(f"reproducer: runs {subject.finding.upstream}, which shows the fault; it needs no reduction")
+    def _run_listed(self, filing: Filing, listed: KnownScript) -> Filing:
+        self.say(f"reproducer: runs {filing.finding.upstream}, which shows the fault; it needs no reduction")
         with Working("reproducer"):
-            python = python_of(subject.finding.divergence.backend)
+            python = python_of(filing.finding.divergence.backend)
             script = run_script(listed.text, python=python, raises=listed.raises)
         answer = "does not show the fault here" if script.absent else "ended without an answer here"
         reason = None if script.shown else f"the ledger's script {answer}"
-        self._keep(subject, Reproduction(reason=reason, script=script))
+        return self._keep(filing, Reproduction(reason=reason, script=script))
 
-    def _keep(self, subject: FindingTarget, made: Reproduction) -> None:
-        graphs = keep_script(subject, made, subject.folder / SCRIPT)
+    def _keep(self, filing: Filing, made: Reproduction) -> Filing:
+        graphs = keep_script(filing, made, filing.folder / SCRIPT)
         if made.reason or not made.script:
             output = made.script.output if made.script else ""
-            hint = f"`difftest replay {subject.folder}` runs its case again"
+            hint = f"`difftest replay {filing.folder}` runs its case again"
             msg = f"reproducer: {made.reason}; {hint}\n{output}".rstrip()
             raise HaltError(msg)
         self.say(f"reproducer: {made.script.text.count(chr(10))} lines, which show the fault")
-        if graphs and subject.finding.divergence.symptom is Symptom.CRASH:
-            self._replay(subject, made.script.text)
+        is_crash = filing.finding.divergence.symptom is Symptom.CRASH
+        return self._recompile(filing, made.script.text) if graphs and is_crash else filing
 
-    def _replay(self, subject: FindingTarget, script: str) -> None:
+    def _recompile(self, filing: Filing, script: str) -> Filing:
         """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""
-        from reports.draft.tracker import tracker
-
-        if (self.tracker or tracker(subject.finding)) != COMPILER_TRACKER:
-            return
+        if (self.tracker or filing.tracker) != COMPILER_TRACKER:
+            return filing
         python = made_environments.python(NEWEST_XLA)
         if python is None:
             hint = f"`difftest environments make {NEWEST_XLA}` installs one"
             self.say(f"reproducer: no newer jaxlib is here to compile its graph; {hint}")
-        else:
-            self.say(f"reproducer: another XLA: {replayed(subject, python, script)}")
+            return filing
+        finding, result = replayed(filing, python, script)
+        self.say(f"reproducer: another XLA: {result}")
+        return filing.after(finding)
 
 
-def has_own_script(subject: FindingTarget) -> bool:
+def has_own_script(filing: Filing) -> bool:
     """Whether difftest wrote and ran the script in a finding's folder, for the case that it has now."""
-    script, output = (read_text(subject.folder / name) for name in (SCRIPT, OUTPUT))
-    if not own_scripts.has_printed(subject.finding.fingerprint, script, output):
+    script, output = (read_text(filing.folder / name) for name in (SCRIPT, OUTPUT))
+    if not own_scripts.has_printed(filing.finding.fingerprint, script, output):
         return False
-    listed = known_script(subject.finding)
-    return bool(subject.finding.ablations) if listed is None else script == listed.text
+    return script == filing.script.text if filing.script else bool(filing.finding.ablations)
 
 
-def _as_listed_now(subject: FindingTarget, ledger: Ledger) -> FindingTarget:
-    """The finding with what the ledger says of it today, which may be more than when it was found."""
-    finding, case = subject.finding, subject.corpus.case(subject.finding.fingerprint)
-    entry = (
-        None if finding.upstream else ledger.entry(finding.divergence, case, utc_today(), finding.evidence)
-    )
-    if entry is None:
-        return subject
-    return replace(subject, finding=subject.corpus.amend(finding.fingerprint, upstream=entry.upstream))
-
-
-def _absent(stage: str, subject: FindingTarget) -> str:
-    hint = f"`difftest triage {subject.folder.parent}` runs it again"
-    return f"{stage}: case {subject.case.id} does not show the finding now; {hint}"
+def _absent(stage: str, filing: Filing) -> str:
+    hint = f"`difftest triage {filing.folder.parent}` runs it again"
+    return f"{stage}: case {filing.case.id} does not show the finding now; {hint}"

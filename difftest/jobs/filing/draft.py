@@ -1,24 +1,21 @@
 """Writing a finding's draft: whether it may be drafted, what the draft holds, and what to do beside it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from difftest.findings.ledger import read_ledger
-from difftest.findings.titles import reason_of
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing import quotations
 from difftest.jobs.filing.execution import python_of
-from difftest.jobs.filing.known_script import known_script
+from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.recompilation import COMPILE
 from difftest.jobs.screen.output import write_text
 from difftest.judge.fingerprint import readable
 from difftest.records import own_scripts, read_limits, reduced_run
 from difftest.records.corpus import DRAFT, OUTPUT, SCRIPT
-from difftest.records.finding import Finding
 
 UNKNOWN = (
     "was not run here, or it or its output was changed since; the draft says so. "
@@ -59,47 +56,37 @@ class Issue:
         return f"{readable(self.fingerprint)}: {written}; read it, and post it yourself if you agree"
 
 
-def write_issue(subject: FindingTarget, tracker: str | None, most_a_day: int, out: Path | None) -> Issue:
+def write_issue(filing: Filing, tracker: str | None, most_a_day: int, out: Path | None) -> Issue:
     """Writes the draft for `tracker`, by default that of the evidence; wrong usage where there is no such."""
     from reports.draft.draft import trackers
-    from reports.draft.refusal import refusal
-    from reports.draft.tracker import tracker as tracker_of
 
     if tracker is not None:
         _require(tracker, trackers())
-    finding, folder = subject.finding, subject.folder
-    chosen, file = tracker or tracker_of(finding), out or folder / DRAFT
+    name, folder = filing.finding.fingerprint, filing.folder
+    chosen, file = tracker or filing.tracker, out or folder / DRAFT
     script, output = read_text(folder / SCRIPT), read_text(folder / OUTPUT)
     reason = (
-        refusal(finding)
+        filing.refusal
         or quotations.limit_reached(folder, most_a_day)
         or (None if script else NO_SCRIPT.format(folder=folder))
     )
     advice: tuple[str, ...] = ()
     if reason is None:
-        ran_here = own_scripts.has_printed(finding.fingerprint, script, output)
-        write_text(file, _text(subject, chosen, script, output, ran_here=ran_here))
-        advice = _advice(subject, ran_here=ran_here)
-    return Issue(fingerprint=finding.fingerprint, tracker=chosen, file=file, reason=reason, advice=advice)
+        ran_here = own_scripts.has_printed(name, script, output)
+        write_text(file, _text(filing, chosen, script, output, ran_here=ran_here))
+        advice = tuple(_advice(filing, ran_here=ran_here))
+    return Issue(fingerprint=name, tracker=chosen, file=file, reason=reason, advice=advice)
 
 
-def _advice(subject: FindingTarget, *, ran_here: bool) -> tuple[str, ...]:
-    from reports.draft.releases import untried
-
-    newest = untried(subject.finding)
-    lines = (
-        f"not tried on {newest}, {_how_to_try(subject.finding, newest)}" if newest else "",
-        "" if ran_here else f"{str(subject.folder / SCRIPT)!r} {UNKNOWN}",
-        OWN_MODEL if subject.case.model.own else "",
-    )
-    return tuple(line for line in lines if line)
-
-
-def _how_to_try(finding: Finding, newest: str) -> str:
-    from reports.draft.releases import tried
-
-    package, release = newest.split()
-    return UNTRIED.format(package=package, tried=",".join(tried(finding)), newest=release)
+def _advice(filing: Filing, *, ran_here: bool) -> Iterator[str]:
+    if newest := filing.releases.untried:
+        package, tried = filing.releases.package, ",".join(filing.releases.tried)
+        how = UNTRIED.format(package=package, tried=tried, newest=newest)
+        yield f"not tried on {package} {newest}, {how}"
+    if not ran_here:
+        yield f"{str(filing.folder / SCRIPT)!r} {UNKNOWN}"
+    if filing.case.model.own:
+        yield OWN_MODEL
 
 
 def _collected(backend: str) -> str:
@@ -110,28 +97,28 @@ def _collected(backend: str) -> str:
         return str(error)
 
 
-def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
+def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
     from reports.draft.draft import Draft, render
     from workers.backends import titles
 
-    candidate = known_script(subject.finding)
-    listed = candidate if candidate and candidate.text == script else None
+    listed = filing.script is not None and filing.script.text == script
     draft = Draft(
-        finding=subject.finding,
-        case=subject.case,
-        of_original=quotations.measurement_of(subject.corpus, subject.finding),
-        run=None if listed else reduced_run.read(subject.folder, subject.case.id),
+        finding=filing.finding,
+        case=filing.case,
+        releases=filing.releases,
+        of_original=quotations.measurement_of(filing.corpus, filing.finding),
+        run=None if listed else reduced_run.read(filing.folder, filing.case.id),
         reproducer=script,
-        listed=listed is not None,
+        listed=listed,
         output=output,
         ran_here=ran_here,
-        versions=quotations.versions(subject.finding, subject.case),
-        collected=_collected(subject.finding.divergence.backend),
-        artifacts=(files := quotations.artifacts(subject.folder)),
-        graph=quotations.graph(subject.folder, files),
+        versions=quotations.versions(filing.finding, filing.case),
+        collected=_collected(filing.finding.divergence.backend),
+        artifacts=(files := quotations.artifacts(filing.folder)),
+        graph=quotations.graph(filing.folder, files),
         compile=COMPILE.strip(),
         called=titles(),
-        reason=reason_of(subject.finding, subject.case, read_ledger()),
+        reason=filing.reason,
     )
     return render(draft, tracker)
 

@@ -13,6 +13,7 @@ from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts, reduced_run
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 from difftest.records.evidence import REPLAYED
+from difftest.records.finding import Finding
 
 
 def keep_script(
@@ -42,23 +43,23 @@ def keep_script(
     return ()
 
 
-def replayed(subject: FindingTarget, python: Path, script: str) -> str:
-    """How the jaxlib of `python` compiles the graph of a crash; kept as evidence unless it is inconclusive.
+def replayed(subject: FindingTarget, python: Path, script: str) -> tuple[Finding, str]:
+    """How the jaxlib of `python` compiles the graph of a crash, with the finding as it is then.
 
-    `script` made the graph, and says for how many devices.
+    It is kept as evidence unless it is inconclusive. `script` made the graph, and says for how many devices.
     """
     if subject.finding.divergence.symptom is not Symptom.CRASH:
-        return (
-            f"{INCONCLUSIVE}: only the graphs of compiler crashes are recompiled; "
-            "wrong numbers would need the graph's inputs"
+        only = (
+            "only the graphs of compiler crashes are recompiled; wrong numbers would need the graph's inputs"
         )
+        return subject.finding, f"{INCONCLUSIVE}: {only}"
     from reports.draft.draft import devices
     from reports.reproducer.reproducer import needle
 
-    message = subject.finding.divergence.detail.partition(": ")[2].partition(": ")[2]
+    failure = subject.finding.divergence.failure
     ranks = devices(script) or subject.case.world_size
-    result = recompile(python, subject.folder / ARTIFACTS, ranks, needle(message))
-    if not result.startswith(INCONCLUSIVE):
-        evidence = {**subject.finding.evidence, REPLAYED: result}
-        subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
-    return result
+    result = recompile(python, subject.folder / ARTIFACTS, ranks, needle(failure.message if failure else ""))
+    if result.startswith(INCONCLUSIVE):
+        return subject.finding, result
+    evidence = {**subject.finding.evidence, REPLAYED: result}
+    return subject.corpus.amend(subject.finding.fingerprint, evidence=evidence), result

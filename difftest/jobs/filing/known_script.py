@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from difftest.findings.faults import SCRIPTS, KnownFault, read_faults
-from difftest.records.finding import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,13 +16,13 @@ class KnownScript:
     raises: tuple[str, ...] = ()
 
 
-def known_script(finding: Finding) -> KnownScript | None:
-    """The script that the ledger names for a finding; None where it names none.
+def known_script(upstream: str) -> KnownScript | None:
+    """The script by which the ledger calls a fault; None where `upstream` is an issue, or nothing.
 
     Only scripts of faults that difftest itself lists: a corpus may name any file.
     """
-    fault = next((one for one in read_faults() if finding.upstream in one.upstream), None)
-    return script_of(fault) if fault and finding.upstream.startswith(SCRIPTS) else None
+    fault = next((one for one in read_faults() if upstream in one.upstream), None)
+    return script_of(fault) if fault and upstream.startswith(SCRIPTS) else None
 
 
 def raises_of(text: str) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from difftest.cases.case import Case
 from difftest.findings.triage import steady
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.consent import noted
-from difftest.jobs.ask.targets import read_target
+from difftest.jobs.ask.targets import FindingTarget, read_target
 from difftest.records.case_files import write_case
 from difftest.records.corpus import FINDING, REDUCED, Corpus
+from difftest.records.finding import Finding
 from difftest.records.own_cases import is_own_finding, remember_finding
 from difftest.reduce.journal import Journal
 from difftest.reduce.search import Reduced, reduce
@@ -67,10 +68,27 @@ def read_task(target: Path, backends: tuple[str, ...], out: Path | None) -> Task
         case=subject.case,
         backend=chosen[0],
         fingerprint=subject.finding.fingerprint if subject.finding and own else "",
-        tries=1 if subject.finding is None or steady(subject.finding) else UNSTEADY_TRIES,
+        tries=_tries(subject.finding),
         file=file,
         in_corpus=in_corpus,
     )
+
+
+def task_of(subject: FindingTarget) -> Task:
+    """The task of reducing a finding's own case for its own folder."""
+    finding = subject.finding
+    return Task(
+        case=subject.corpus.case(finding.fingerprint),
+        backend=finding.divergence.backend,
+        fingerprint=finding.fingerprint,
+        tries=_tries(finding),
+        file=subject.folder / REDUCED,
+        in_corpus=True,
+    )
+
+
+def _tries(finding: Finding | None) -> int:
+    return 1 if finding is None or steady(finding) else UNSTEADY_TRIES
 
 
 def _require_free(file: Path) -> None:
@@ -116,12 +134,13 @@ def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] 
     return (task, reduced) if reduced else None
 
 
-def keep(task: Task, reduced: Reduced) -> None:
-    """Writes the reduced case; for a finding's own, also its necessary conditions."""
-    if task.in_corpus:
-        corpus = Corpus(task.file.resolve().parent.parent)
-        corpus.save_reduced(task.fingerprint, reduced.case, reduced.conditions)
-        if is_own_finding(task.fingerprint, task.case):
-            noted(lambda: remember_finding(task.fingerprint, reduced.case))
-    else:
+def keep(task: Task, reduced: Reduced) -> Finding | None:
+    """Writes the reduced case; for a finding's own, also its necessary conditions. Returns that finding."""
+    if not task.in_corpus:
         write_case(task.file, reduced.case)
+        return None
+    corpus = Corpus(task.file.resolve().parent.parent)
+    finding = corpus.save_reduced(task.fingerprint, reduced.case, reduced.conditions)
+    if is_own_finding(task.fingerprint, task.case):
+        noted(lambda: remember_finding(task.fingerprint, reduced.case))
+    return finding

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from difftest.campaign.campaign import ORACLE, Execute
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.findings import titles

@@ -73,7 +73,7 @@ def everything(chosen: Recipe) -> tuple[str, ...]:
     """
     shared = installed.versions(*SHARED)
     if missing := {*SHARED} - {*shared}:
-        msg = f"{', '.join(missing)} is not installed here; it is in: pip install 'difftest[cluster]'"
+        msg = f"{', '.join(missing)} is not installed here; it is in: pip install -e '.[cluster]'"
         raise UsageError(msg)
     own = [line for line in metadata.requires("difftest") or () if "extra ==" not in line]
     return (*chosen.requirements, *own, *(f"{name}=={version}" for name, version in shared.items()))

@@ -38,7 +38,7 @@ def fileable(campaign: Campaign, ledger: Ledger, findings: Iterable[Finding]) ->
 def is_unknown(campaign: Campaign, ledger: Ledger, finding: Finding) -> bool:
     """Whether no entry of the ledger is about a finding of the campaign's corpus."""
     case = campaign.corpus.case(finding.fingerprint)
-    return ledger.entry(finding.divergence, case, utc_today(), finding.evidence) is None
+    return ledger.entry_of(finding, case, utc_today()) is None
 
 
 def file_findings(

@@ -61,12 +61,12 @@ class Night:
             "left": self.left,
             "triaged": _statuses(self.triaged),
             "filed": self.filed,
-            "passing": [one.finding.fingerprint for one in self.rechecked if one.passes],
+            "passing": [result.finding.fingerprint for result in self.rechecked if result.passes],
         }
 
     def summary(self) -> str:
         """What became of the earlier findings, in one line."""
-        counts = Counter(one.finding.status for one in self.rechecked)
+        counts = Counter(result.finding.status for result in self.rechecked)
         statuses = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none"
         left = f"; {self.left} left for the next night" if self.left else ""
         return f"ran {len(self.rechecked)} earlier findings again: {statuses}{left}"
@@ -92,13 +92,13 @@ def run_night(
     again = (*night.rechecked, *night.triaged)
     if (before := night_before(campaign.corpus, request.seed)) and not night.tally.stopped:
         night.tally.absent = absent(before, night.tally, request)
-    night.tally.trouble += [one.trouble for one in again if one.finding.status == Status.ERROR]
+    night.tally.trouble += [result.trouble for result in again if result.finding.status == Status.ERROR]
     return night
 
 
 def _recheck(night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest) -> None:
     """Runs earlier findings again, within their share of the budget."""
-    due = [one for one in _due(campaign) if not _untriaged(campaign, ledger, one)]
+    due = [finding for finding in _due(campaign) if not _untriaged(campaign, ledger, finding)]
     night.left = len(due)
     last = request.began + RECHECK_SHARE * (request.budget or 0.0)
     with suppress(NoTimeError):
@@ -112,8 +112,8 @@ def _recheck(night: Night, campaign: Campaign, ledger: Ledger, request: Campaign
 
 def _follow_up(night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest) -> None:
     """Triages the findings that nobody knows, also those that no night had time for, and drafts them."""
-    waiting = [one for one in _due(campaign) if _untriaged(campaign, ledger, one)]
-    unknown = {one.fingerprint: one for one in waiting}
+    waiting = [finding for finding in _due(campaign) if _untriaged(campaign, ledger, finding)]
+    unknown = {finding.fingerprint: finding for finding in waiting}
     night.tally.unfinished[NOT_TRIAGED] = len(waiting)  # before: a command that is stopped says it too
     with suppress(NoTimeError):
         for one in triage(campaign, ledger, utc_today(), findings=waiting, most_ranks=most_ranks()):
@@ -122,7 +122,7 @@ def _follow_up(night: Night, campaign: Campaign, ledger: Ledger, request: Campai
             unknown[one.finding.fingerprint] = one.finding
             click.echo(_line("new", one), err=request.as_json)
     night.tally.new |= {name: one for name, one in unknown.items() if name in night.tally.new}
-    drafting = fileable(campaign, ledger, [one.finding for one in night.triaged])
+    drafting = fileable(campaign, ledger, [result.finding for result in night.triaged])
     night.filed = file_findings(campaign, ledger, drafting, request.end, quiet=request.as_json)
     postponed = sum(reason == NO_TIME for reason in night.filed.values())
     night.tally.unfinished[NOT_DRAFTED] = len(drafting) - len(night.filed) + postponed
@@ -157,7 +157,7 @@ def _runs_here(campaign: Campaign, finding: Finding) -> bool:
 
 
 def _statuses(triaged: Iterable[Triaged]) -> dict[str, str]:
-    return {one.finding.fingerprint: one.finding.status for one in triaged}
+    return {result.finding.fingerprint: result.finding.status for result in triaged}
 
 
 def _line(mark: str, one: Triaged) -> str:

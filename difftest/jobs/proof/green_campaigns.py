@@ -89,7 +89,7 @@ class GreenCampaigns:
         except (UsageError, InfrastructureError) as error:
             return error.status, str(error)
         findings = list(output.corpus.findings())
-        return status, "; ".join(f"{one.blame}: {one.divergence.detail}" for one in findings[:1])
+        return status, "; ".join(f"{finding.blame}: {finding.divergence.detail}" for finding in findings[:1])
 
     def _execute(self, name: str, spoiled: Callable[[str], bool]) -> Execute:
         from workers.faults import VARIABLE

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
-from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
 from difftest.ground.clock import utc_today

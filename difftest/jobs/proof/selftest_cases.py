@@ -17,7 +17,7 @@ MOST_PROGRAMS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCases:
-    """The cases of `seed` that have at most so many ranks.
+    """The cases of `seed` that have at most `max_world_size` ranks.
 
     `paths` and the number of `inputs` of a case are those of the null campaign.
     """

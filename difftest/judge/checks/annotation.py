@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -26,6 +27,8 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             stage=Stage.PLACE,
             tensor=name,
             cause="a parameter is cut into other pieces than asked for",
-            detail=f"step 0, place, {name}: its dims are annotated to be cut into "
-            f"{list(pieces.held)} pieces, expected {list(pieces.requested)}",
+            facts=RemarkFacts(
+                remark=f"its dims are annotated to be cut into {list(pieces.held)} pieces, "
+                f"expected {list(pieces.requested)}"
+            ),
         )

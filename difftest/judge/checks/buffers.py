@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.mismatches import mismatches
 from difftest.judge.outcome import Failure, Symptom
@@ -34,7 +35,7 @@ def _entries(run: MeasuredRun, step: int) -> Iterator[Divergence]:
         if want == got:
             continue
         nature = "missing entry" if got is None else "unexpected entry" if want is None else "dtype"
-        detail = f"the state_dict has {got or 'no such entry'}, expected {want or 'none'}"
+        wrong = RemarkFacts(remark=f"the state_dict has {got or 'no such entry'}, expected {want or 'none'}")
         yield run.tensor_divergence(
-            "buffers", Symptom.MISMATCH, (step, Stage.UPDATE, name), detail, nature=nature
+            "buffers", Symptom.MISMATCH, (step, Stage.UPDATE, name), wrong, nature=nature
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun, beyond
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.stage import Stage
@@ -28,11 +29,13 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
         return
     truth, curve = ([loss(trace, step) for step in (0, steps - 1)] for trace in (run.expected, run.actual))
     if truth[-1] <= SOLVED * truth[0] and not curve[-1] <= SOLVED * curve[0]:
-        detail = (
+        remark = (
             f"the oracle's loss falls from {truth[0]:.4g} to {truth[-1]:.4g}, "
             f"this one's from {curve[0]:.4g} to {curve[-1]:.4g}"
         )
-        yield run.tensor_divergence("convergence", Symptom.MISMATCH, last, detail, run.measured[last].ratio)
+        yield run.tensor_divergence(
+            "convergence", Symptom.MISMATCH, last, RemarkFacts(remark=remark), run.measured[last].ratio
+        )
 
 
 def loss(trace: Trace, step: int) -> float:

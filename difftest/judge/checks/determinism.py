@@ -7,6 +7,7 @@ import numpy as np
 from difftest.cases.case import Case
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import PARTLY_DETERMINISTIC, Failure, Sharded, Symptom, Trace
 from difftest.judge.spoiled import Damage, holder, last, nudged
@@ -39,16 +40,15 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     if isinstance(run.actual, Failure) or run.again is None:
         return
     if isinstance(run.again, Failure):
-        yield run.failure("determinism", run.again, "run again, it failed: ")
+        yield run.failure("determinism", run.again, again=True)
         return
     if _may_vary(run.actual):
         return
     for key, tensor in run.tensors():
         step, stage, name = key
         if differing := _differing(tensor, run.again.steps[step].get((stage, name))):
-            yield run.tensor_divergence(
-                "determinism", Symptom.MISMATCH, key, f"run again, ranks {differing} have other bits"
-            )
+            wrong = RemarkFacts(remark=f"run again, ranks {differing} have other bits")
+            yield run.tensor_divergence("determinism", Symptom.MISMATCH, key, wrong)
 
 
 def _differing(tensor: Sharded, other: Sharded | None) -> list[int]:

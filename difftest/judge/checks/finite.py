@@ -9,6 +9,7 @@ from difftest.cases.layout import local_slices
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.elements import KINDS, Kinds, kinds
+from difftest.judge.facts import NOT_FINITE, OTHER_KINDS, KindsFacts
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.outcome import Sharded, Symptom, Trace
 from difftest.judge.spoiled import Damage, holder, last, with_last_element
@@ -34,10 +35,12 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     for key, tensor in run.tensors():
         if wrong := list(_wrong(run, key, tensor)):
             pairs = [(want, got) for _, wants, gots in wrong for want, got in zip(wants, gots, strict=True)]
-            nature, words = _described(set(pairs)) if run.case.model.is_program else ("", "not finite")
-            ranks = [rank for rank, _, _ in wrong]
-            detail = f"{len(pairs)} values are {words}, on ranks {ranks}"
-            yield run.tensor_divergence("finite", Symptom.NONFINITE, key, detail, nature=nature)
+            nature, actual, expected = (
+                _described(set(pairs)) if run.case.model.is_program else ("", NOT_FINITE, "")
+            )
+            ranks = tuple(rank for rank, _, _ in wrong)
+            facts = KindsFacts(count=len(pairs), actual=actual, expected=expected, ranks=ranks)
+            yield run.tensor_divergence("finite", Symptom.NONFINITE, key, facts, nature=nature)
 
 
 def _wrong(run: MeasuredRun, key: Key, tensor: Sharded) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -65,13 +68,13 @@ def _all_wrong(rank: int, got: Kinds) -> tuple[int, list[int], list[int]]:
     return rank, [0] * len(wrong), wrong
 
 
-def _described(pairs: set[tuple[int, int]]) -> tuple[str, str]:
-    """A nature and words for values of the wrong kind, from pairs of the oracle's kind and the value's.
+def _described(pairs: set[tuple[int, int]]) -> tuple[str, str, str]:
+    """The nature, the actual and the expected kind of wrong values, from pairs of expected and actual ones.
 
     What is there instead of a NaN depends on the numbers, and is no part of the nature.
     """
     wants, gots = ({pair[side] for pair in pairs} for side in (0, 1))
     nature = f"not {KINDS[min(wants)]}" if len(wants) == 1 else "values of other kinds"
     if len(pairs) > 1:
-        return nature, "of other kinds than the oracle's (numbers, infinities or NaN)"
-    return nature, f"{KINDS[min(gots)]} where the oracle's are {KINDS[min(wants)]}"
+        return nature, OTHER_KINDS, ""
+    return nature, KINDS[min(gots)], KINDS[min(wants)]

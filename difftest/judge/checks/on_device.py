@@ -12,6 +12,7 @@ from difftest.cases.case import Case
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Events, increases
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.spoiled import Damage, last, tensor_at, with_tensor
@@ -123,6 +124,7 @@ def _last(run: MeasuredRun) -> int:
 
 def _divergence(run: MeasuredRun, at: tuple[int, Stage], cause: str, detail: str) -> Divergence:
     step, stage = at
+    wrong = RemarkFacts(remark=detail, placed=False)
     return run.divergence(
-        check="on_device", symptom=Symptom.MISMATCH, stage=stage, step=step, cause=cause, detail=detail
+        check="on_device", symptom=Symptom.MISMATCH, stage=stage, step=step, cause=cause, facts=wrong
     )

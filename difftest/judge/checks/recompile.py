@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import SETTLED_STEP
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -31,7 +32,10 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
                 stage=Stage.UPDATE,
                 step=step,
                 cause="compiles at a settled step",
-                detail=f"step {step}: {graphs[step] - graphs[step - 1]} new graphs; "
-                f"compiled by the end of each step: {graphs}",
+                facts=RemarkFacts(
+                    remark=f"step {step}: {graphs[step] - graphs[step - 1]} new graphs; "
+                    f"compiled by the end of each step: {graphs}",
+                    placed=False,
+                ),
             )
             return

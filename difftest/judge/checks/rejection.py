@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence, without_numbers
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Failure, Symptom
 
@@ -27,5 +28,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
         stage=rejection.stage,
         cause=f"{operator} accepts what torch rejects\n{without_numbers(raised)}",
         operator=operator,
-        detail=f"{operator} finishes; torch rejects its arguments on the host: {raised}",
+        facts=RemarkFacts(
+            remark=f"{operator} finishes; torch rejects its arguments on the host: {raised}", placed=False
+        ),
     )

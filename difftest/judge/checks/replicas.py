@@ -9,6 +9,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import replica_groups
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Sharded, Symptom, Trace
 from difftest.judge.spoiled import Damage, holder, last, nudged, tensor_at
@@ -44,9 +45,8 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             if odd := [rank for rank in ranks if not _same(tensor, ranks[0], rank)]:
                 finite = all(np.isfinite(tensor.pieces[rank]).all() for rank in ranks)
                 nature = "" if finite else "not finite"
-                yield run.tensor_divergence(
-                    "replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd), nature=nature
-                )
+                wrong = RemarkFacts(remark=_describe(tensor, ranks, odd))
+                yield run.tensor_divergence("replicas", Symptom.MISMATCH, key, wrong, nature=nature)
                 break
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Fact
+from difftest.judge.facts import MismatchFacts, PropertyFacts, RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -22,19 +23,20 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     read = {tensor for (_, stage, tensor), _ in run.tensors() if stage is Stage.FORWARD}
     for name, expected in run.expected.events.facts.items():
         if name in facts and (wrong := _wrong(expected, facts[name], was_read=name in read)):
-            nature, detail = wrong
+            nature, unlike = wrong
             key = (0, Stage.FORWARD, name)
-            yield run.tensor_divergence("result_facts", Symptom.MISMATCH, key, detail, nature=nature)
+            yield run.tensor_divergence("result_facts", Symptom.MISMATCH, key, unlike, nature=nature)
 
 
-def _wrong(expected: Fact, actual: Fact, *, was_read: bool) -> tuple[str, str] | None:
-    """What is wrong, as a nature and as a message; None where nothing is."""
+def _wrong(expected: Fact, actual: Fact, *, was_read: bool) -> tuple[str, MismatchFacts] | None:
+    """What is wrong, as a nature and as facts; None where nothing is."""
     if not actual.alike:
-        return "ranks part", f"is not alike on all ranks: {actual.dtype} on the first"
+        return "ranks part", RemarkFacts(remark=f"is not alike on all ranks: {actual.dtype} on the first")
     if actual.requires_grad != expected.requires_grad:
         words = {True: "requires a gradient", False: "requires no gradient"}
         says = f"{words[actual.requires_grad]}, expected that it {words[expected.requires_grad]}"
-        return words[actual.requires_grad], says
+        return words[actual.requires_grad], RemarkFacts(remark=says)
     if not was_read and actual.dtype != expected.dtype:
-        return "dtype", f"has dtype {actual.dtype}, expected {expected.dtype}"
+        unlike = PropertyFacts(property="dtype", actual=actual.dtype, expected=expected.dtype)
+        return "dtype", unlike
     return None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Client
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 
@@ -55,5 +56,7 @@ def _divergence(run: MeasuredRun, client: Client, what: str) -> Divergence:
         stage=client.stage,
         step=client.step,
         cause=f"{what}\n{client.caller}",
-        detail=f"{at}: {what}, beside torch_xla's; called from {client.caller or 'unknown'}",
+        facts=RemarkFacts(
+            remark=f"{at}: {what}, beside torch_xla's; called from {client.caller or 'unknown'}", placed=False
+        ),
     )

@@ -9,6 +9,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Placements
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import MismatchFacts, PropertyFacts, RemarkFacts
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
 from difftest.judge.spoiled import Damage, with_tensor
@@ -38,33 +39,39 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     actual = dict(run.tensors())
     for step, stage, name in actual if run.case.model.is_program and run.expected.steps else ():
         if (stage, name) not in run.expected.steps[step]:
-            detail = "is unexpected: the oracle has no such tensor"
+            extra = RemarkFacts(remark="is unexpected: the oracle has no such tensor")
             yield run.tensor_divergence(
-                "shape", Symptom.MISMATCH, (step, stage, name), detail, nature="unexpected"
+                "shape", Symptom.MISMATCH, (step, stage, name), extra, nature="unexpected"
             )
     for step, tensors in enumerate(() if isinstance(run.actual, Failure) else run.expected.steps):
         for (stage, name), truth in tensors.items():
             key = (step, stage, name)
             if wrong := _wrong(run, key, truth, actual.get(key)):
-                nature, detail = wrong
-                yield run.tensor_divergence("shape", Symptom.MISMATCH, key, detail, nature=nature)
+                nature, facts = wrong
+                yield run.tensor_divergence("shape", Symptom.MISMATCH, key, facts, nature=nature)
 
 
-def _wrong(run: MeasuredRun, key: Key, truth: Sharded, tensor: Sharded | None) -> tuple[str, str] | None:
-    """What is wrong, as a nature and as a message; None where nothing is."""
+def _wrong(
+    run: MeasuredRun, key: Key, truth: Sharded, tensor: Sharded | None
+) -> tuple[str, MismatchFacts] | None:
+    """What is wrong, as a nature and as facts; None where nothing is."""
     if tensor is None:
-        return "missing", "is missing"
+        return "missing", RemarkFacts(remark="is missing")
     if tensor.shape != truth.shape:
-        return "shape", f"has shape {tensor.shape}, expected {truth.shape}"
+        return _property("shape", tensor.shape, truth.shape)
     _, stage, name = key
     dtype = expected_dtype(run, stage, name)
     if dtype and tensor.dtype != dtype:
-        return "dtype", f"has dtype {tensor.dtype}, expected {dtype}"
+        return _property("dtype", tensor.dtype, dtype)
     placements = _placements(run, stage, name, truth)
     if placements is not None and tensor.placements != placements:
-        return "placements", f"has placements {_listed(tensor.placements)}, expected {_listed(placements)}"
+        return _property("placements", _listed(tensor.placements), _listed(placements))
     misfits = tensor.misfits(run.case.layout.mesh)
-    return ("pieces", "; ".join(misfits)) if misfits else None
+    return ("pieces", RemarkFacts(remark="; ".join(misfits))) if misfits else None
+
+
+def _property(name: str, actual: object, expected: object) -> tuple[str, PropertyFacts]:
+    return name, PropertyFacts(property=name, actual=str(actual), expected=str(expected))
 
 
 def _placements(run: MeasuredRun, stage: Stage, name: str, truth: Sharded) -> Placements | None:

@@ -12,6 +12,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.zeros import EITHER_IN_ATEN
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import RemarkFacts
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -49,8 +50,8 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
         value = actual.full(run.case.layout.mesh)
         zeros = (truth == 0) & (value == 0) & np.isfinite(floors)
         if wrong := int(np.count_nonzero(zeros & (np.signbit(truth) != np.signbit(value)))):
-            detail = f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign"
-            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, detail, nature="signs of zeros")
+            unlike = RemarkFacts(remark=f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign")
+            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, unlike, nature="signs of zeros")
 
 
 def _names(operator: str) -> tuple[str, str]:

@@ -52,8 +52,12 @@ def unused_operands(case: Case) -> Iterator[Candidate]:
 def smaller_dims(case: Case) -> Iterator[Candidate]:
     """One size made smaller in every operand that has it, and in the arguments where they have it too."""
     operators = tuple(case.model.operators.values())
-    for size in sorted({size for one in operators for o in one.operands.values() for size in o.shape})[::-1]:
-        named = any(size in _numbers((*one.arguments, *one.options.values())) for one in operators)
+    for size in sorted(
+        {size for operator in operators for o in operator.operands.values() for size in o.shape}
+    )[::-1]:
+        named = any(
+            size in _numbers((*operator.arguments, *operator.options.values())) for operator in operators
+        )
         for arguments in (True, False) if named else (False,):
             resized = partial(_resized, case, size, arguments)
             yield from simpler(case, smaller(f"a dim of {size}", size, SMALL, resized))

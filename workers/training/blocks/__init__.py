@@ -1,7 +1,7 @@
 """What every building block computes: a file for each, which makes its torch module.
 
 The modules are torch's own where torch has them. Their parameters and buffers are those that
-`generators.blocks` declares for the same arguments.
+`difftest.cases.blocks` declares for the same arguments.
 """
 
 from collections.abc import Mapping

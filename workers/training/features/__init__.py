@@ -1,11 +1,12 @@
-"""The features of training, a file each: what a loop does beside forward, backward and update.
+"""The features of training that are more than an argument, a file each: what a loop does beside its steps.
 
-A file offers `hooks(options)`, what users write, and `equal(options)`, what that must be equal to. The oracle
-takes the second, which is written in a few plain operators, or does nothing at all.
+A file offers `hooks(options)`, what users write beside the arguments that `difftest.cases.features` declares,
+and `equal(options)`, what that must be equal to. The oracle takes the second, which is written in a few plain
+operators, or does nothing at all.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -13,7 +14,8 @@ import torch
 from msgspec import structs
 from torch import Tensor, nn
 
-from difftest.cases.options import Feature, FeatureOption
+from difftest.cases.feature import Arguments, FeatureOptions, typed
+from difftest.cases.options import Feature
 from difftest.ground import plugins
 from difftest.ground.errors import UnsupportedError
 from difftest.judge.events import Events
@@ -21,8 +23,6 @@ from workers.training.operators import Operators
 
 READ = "aten::_local_scalar_dense"
 """torch_xla's counter of numbers that were read on the host."""
-
-Options: TypeAlias = Mapping[str, FeatureOption]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,6 @@ class Hooks:
     """What a feature does, and when; by default nothing.
 
     * `place(module) -> module`: once, before the backend places the module.
-    * `arguments`: further arguments of the optimizer's constructor.
     * `operators(own) -> operators`: what the module is built of.
     * `kind(optimizer) -> optimizer`: the class of the optimizer, or a function that is called like it.
     * `groups(parameters)`: from the parameters to what the optimizer is given; None for one group of all.
@@ -60,7 +59,6 @@ class Hooks:
     * `backward(progress)`: when gradients are complete, before they are read.
     * `update(progress)`: when they were read and clipped, right before the optimizer's step.
     * `inside(progress)`: after that of all features, for what the optimizer's step begins with.
-    * `zero`: the arguments of `zero_grad`.
     * `after(progress)`: right after `zero_grad`, before parameters are read.
     * `leaves_device`: whether it sends tensors to the host, and needs new graphs after it, by design.
       Then those of the run are not reported.
@@ -68,7 +66,6 @@ class Hooks:
     """
 
     place: Callable[[nn.Module], nn.Module] = lambda module: module
-    arguments: Mapping[str, Any] = field(default_factory=dict)
     operators: Callable[[Operators], Operators] = lambda own: own
     kind: Callable[[Any], Any] = lambda optimizer: optimizer
     groups: Callable[[dict[str, nn.Parameter]], list[dict[str, Any]]] | None = None
@@ -76,7 +73,6 @@ class Hooks:
     backward: Act = _nothing
     update: Act = _nothing
     inside: Act = _nothing
-    zero: Mapping[str, bool] = field(default_factory=dict)
     after: Act = _nothing
     leaves_device: bool = False
     reads_values: bool = False
@@ -85,11 +81,18 @@ class Hooks:
 class Behaviour(Protocol):
     """What a file in this folder offers. A run makes its own hooks, which may keep state."""
 
-    def hooks(self, options: Options) -> Hooks:
-        """The feature, by the functions that users call."""
+    @property
+    def hooks(self) -> Callable[[Any], Hooks]:
+        """From the feature's `Options` to what it does, by the functions that users call."""
 
-    def equal(self, options: Options) -> Hooks:
-        """What it must be equal to."""
+    @property
+    def equal(self) -> Callable[[Any], Hooks]:
+        """From the feature's `Options` to what it must be equal to."""
+
+
+def nothing(_options: FeatureOptions) -> Hooks:
+    """Nothing happens beside the arguments."""
+    return Hooks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,9 @@ class Features:
     """All features of a run; each hook calls them in the case's order."""
 
     used: Sequence[Hooks]
+    arguments: Arguments
+    zero: Mapping[str, bool]
+    """Those of the optimizer, and of `zero_grad`."""
 
     def place(self, module: nn.Module) -> nn.Module:
         """The module after all of them."""
@@ -109,11 +115,8 @@ class Features:
     def optimizer(self, kind: Any, trained: list[Any], arguments: dict[str, Any]) -> torch.optim.Optimizer:  # noqa: ANN401
         """The optimizer of a class, or of the one that a feature takes in its place."""
         kind = reduce(lambda chosen, hooks: hooks.kind(chosen), self.used, kind)
-        optimizer: torch.optim.Optimizer = kind(trained, **arguments | self._arguments())
+        optimizer: torch.optim.Optimizer = kind(trained, **arguments | dict(self.arguments))
         return optimizer
-
-    def _arguments(self) -> dict[str, Any]:
-        return {name: value for hooks in self.used for name, value in hooks.arguments.items()}
 
     def trained(self, parameters: dict[str, nn.Parameter]) -> list[Any]:
         """What the optimizer is given: parameters, or the groups of the first feature that has some."""
@@ -148,20 +151,26 @@ class Features:
             events, graphs=(), executed=(), requested=(), fetched=(), host_operators=others
         )
 
-    def zero(self) -> dict[str, bool]:
-        """The arguments of `zero_grad`."""
-        return {name: value for hooks in self.used for name, value in hooks.zero.items()}
-
 
 def made(features: Sequence[Feature], *, plain: bool) -> Features:
     """The hooks of a run's features; `plain`: those of what they must be equal to.
 
     `UsageError` for a feature that there is not.
     """
-    behaviours = [cast("Behaviour", plugins.load(__name__, feature.name)) for feature in features]
+    every = typed(features)
+    arguments = [one.reference_arguments() if plain else one.arguments() for one in every]
     return Features(
         [
-            behaviour.equal(feature.options) if plain else behaviour.hooks(feature.options)
-            for behaviour, feature in zip(behaviours, features, strict=True)
-        ]
+            _hooks(feature.name, options, plain=plain)
+            for feature, options in zip(features, every, strict=True)
+        ],
+        arguments={name: value for given in arguments for name, value in given.items()},
+        zero={} if plain else {name: at for one in every for name, at in one.zero_arguments().items()},
     )
+
+
+def _hooks(name: str, options: FeatureOptions, *, plain: bool) -> Hooks:
+    if name not in plugins.names(__name__):  # it is an argument
+        return Hooks()
+    behaviour = cast("Behaviour", plugins.load(__name__, name))
+    return behaviour.equal(options) if plain else behaviour.hooks(options)

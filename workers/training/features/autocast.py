@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.utils import _python_dispatch as modes
 
-from workers.training.features import Hooks, Options
+from difftest.cases.features.autocast import Options
+from workers.training.features import Hooks
 from workers.training.perturb import Perturb
 
 NARROW = torch.bfloat16

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from difftest.cases.features.averaged_weights import Options
 from difftest.ground.errors import UnsupportedError
-from workers.training.features import Hooks, Options, TrainingProgress
+from workers.training.features import Hooks, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
@@ -20,7 +21,7 @@ def hooks(options: Options) -> Hooks:
     def after(progress: TrainingProgress) -> None:
         module = _unwrapped(progress.module)
         if not held:
-            held.append(AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(float(options["decay"]))))
+            held.append(AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(options.decay)))
         held[0].update_parameters(module)
         if progress.last:
             _put(module, list(held[0].module.parameters()))
@@ -30,7 +31,7 @@ def hooks(options: Options) -> Hooks:
 
 def equal(options: Options) -> Hooks:
     """One tensor after another."""
-    kept, average = float(options["decay"]), list[Tensor]()
+    kept, average = options.decay, list[Tensor]()
 
     def after(progress: TrainingProgress) -> None:
         weights = [parameter.detach() for parameter in progress.module.parameters()]

@@ -6,8 +6,9 @@ Equal to the formula with such a count: its powers round, which is most of the e
 from functools import partial
 from typing import Any
 
+from difftest.cases.features.capturable import Options
 from difftest.ground.errors import UnsupportedError
-from workers.training.features import Hooks, Options
+from workers.training.features import Hooks
 from workers.training.formulas import ByFormula
 
 

@@ -7,7 +7,8 @@ import math
 
 import torch
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.clip_by_infinity_norm import Options
+from workers.training.features import Hooks, TrainingProgress
 
 EPSILON = 1e-6
 """torch's."""
@@ -17,7 +18,7 @@ def hooks(options: Options) -> Hooks:
     """By torch's function, over all parameters at once."""
 
     def update(progress: TrainingProgress) -> None:
-        norm = float(options["norm"])
+        norm = options.norm
         torch.nn.utils.clip_grad_norm_(progress.module.parameters(), norm, norm_type=math.inf)
 
     return Hooks(update=update, reads_values=True)
@@ -27,9 +28,11 @@ def equal(options: Options) -> Hooks:
     """One gradient after another."""
 
     def update(progress: TrainingProgress) -> None:
-        gradients = [one.grad for one in progress.module.parameters() if one.grad is not None]
+        gradients = [
+            parameter.grad for parameter in progress.module.parameters() if parameter.grad is not None
+        ]
         greatest = torch.stack([gradient.abs().max() for gradient in gradients]).max()
-        factor = (float(options["norm"]) / (greatest + EPSILON)).clamp(max=1.0)
+        factor = (options.norm / (greatest + EPSILON)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(factor)
 

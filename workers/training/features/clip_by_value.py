@@ -5,21 +5,20 @@ Equal to `clamp_` of each gradient.
 
 import torch
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.clip_by_value import Options
+from workers.training.features import Hooks, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
     """By torch's function, over all parameters at once."""
     return Hooks(
-        update=lambda progress: torch.nn.utils.clip_grad_value_(
-            progress.module.parameters(), float(options["value"])
-        )
+        update=lambda progress: torch.nn.utils.clip_grad_value_(progress.module.parameters(), options.value)
     )
 
 
 def equal(options: Options) -> Hooks:
     """One gradient after another."""
-    most = float(options["value"])
+    most = options.value
 
     def update(progress: TrainingProgress) -> None:
         for parameter in progress.module.parameters():

@@ -20,26 +20,25 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 
+from difftest.cases.features.distributed_checkpoint import Options
 from difftest.ground.errors import UnsupportedError
 from workers.training import spmd_checkpoints
-from workers.training.features import Hooks, Options, TrainingProgress
+from workers.training.features import Hooks, TrainingProgress, nothing
 
 
 def hooks(options: Options) -> Hooks:
     """Before step `step`."""
 
     def before(progress: TrainingProgress) -> None:
-        if progress.step == options["step"]:
+        if progress.step == options.step:
             reload = spmd_checkpoints.reload if _is_on_xla(progress.module) else _reload
             with _folder() as folder, _own_errors():
-                reload(progress.module, progress.optimizer, folder, resharded=bool(options["resharded"]))
+                reload(progress.module, progress.optimizer, folder, resharded=options.resharded)
 
     return Hooks(before=before, leaves_device=True)
 
 
-def equal(_options: Options) -> Hooks:
-    """Nothing happens."""
-    return Hooks()
+equal = nothing
 
 
 def _is_on_xla(module: nn.Module) -> bool:

@@ -9,9 +9,8 @@ import math
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from workers.training.features import Hooks, Options, TrainingProgress
-
-SCALE = 256.0
+from difftest.cases.features.gradient_scaler import SCALE, Options
+from workers.training.features import Hooks, TrainingProgress, nothing
 
 
 def hooks(options: Options) -> Hooks:
@@ -22,8 +21,12 @@ def hooks(options: Options) -> Hooks:
         if not held:
             device = next(progress.module.parameters()).device.type
             held.append(GradScaler(device, init_scale=SCALE, growth_interval=1000))
-        if progress.step == options["step"]:
-            _overflow(held[0], progress)
+        if progress.step == options.step:
+            scaler = held[0]
+            scaler.scale(progress.forward() * math.inf).backward()
+            scaler.step(progress.optimizer)
+            scaler.update()
+            progress.optimizer.zero_grad()
 
     def update(progress: TrainingProgress) -> None:
         scale = held[0].get_scale()
@@ -36,13 +39,4 @@ def hooks(options: Options) -> Hooks:
     return Hooks(before=before, update=update, after=lambda _progress: held[0].update(), leaves_device=True)
 
 
-def equal(_options: Options) -> Hooks:
-    """Nothing happens."""
-    return Hooks()
-
-
-def _overflow(scaler: GradScaler, progress: TrainingProgress) -> None:
-    scaler.scale(progress.forward() * math.inf).backward()
-    scaler.step(progress.optimizer)
-    scaler.update()
-    progress.optimizer.zero_grad()
+equal = nothing

@@ -3,12 +3,10 @@
 Equal to descent along negated gradients.
 """
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.maximize import Options
+from workers.training.features import Hooks, TrainingProgress, nothing
 
-
-def hooks(_options: Options) -> Hooks:
-    """As torch's argument of that name."""
-    return Hooks(arguments={"maximize": True})
+hooks = nothing  # beside its argument
 
 
 def equal(_options: Options) -> Hooks:

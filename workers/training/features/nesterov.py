@@ -6,12 +6,10 @@ Equal to plain descent along the gradient plus the velocity that it leads to.
 import torch
 from torch import Tensor
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.nesterov import Options
+from workers.training.features import Hooks, TrainingProgress, nothing
 
-
-def hooks(_options: Options) -> Hooks:
-    """As torch's argument of that name."""
-    return Hooks(arguments={"nesterov": True})
+hooks = nothing  # beside its argument
 
 
 def equal(_options: Options) -> Hooks:

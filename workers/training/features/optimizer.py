@@ -8,19 +8,12 @@ from typing import Any
 
 import torch
 
-from workers.training.features import Hooks, Options
+from difftest.cases.features.optimizer import CLASSES as OPTIMIZERS
+from difftest.cases.features.optimizer import Options
+from workers.training.features import Hooks
 from workers.training.formulas import ByFormula
 
-CLASSES = {
-    "adadelta": torch.optim.Adadelta,
-    "adagrad": torch.optim.Adagrad,
-    "adamax": torch.optim.Adamax,
-    "asgd": torch.optim.ASGD,
-    "nadam": torch.optim.NAdam,
-    "radam": torch.optim.RAdam,
-    "rmsprop": torch.optim.RMSprop,
-    "rprop": torch.optim.Rprop,
-}
+CLASSES = {kind: getattr(torch.optim, name) for kind, name in OPTIMIZERS.items()}
 READS_ITS_STEP = "asgd"
 """The one that keeps its count of steps on the device and reads it in every step, to compute its rate."""
 
@@ -33,17 +26,17 @@ OF_THE_CASE = ("lr", "momentum", "weight_decay")
 
 def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
-    kind = partial(CLASSES[str(options["kind"])], foreach=options["form"] == "foreach")
+    kind = partial(CLASSES[options.kind], foreach=options.form == "foreach")
     return Hooks(
         kind=lambda _optimizer: _instead(kind, options),
-        leaves_device=options["kind"] == READS_ITS_STEP,
-        reads_values=options["kind"] == COUNTS_MASKS,
+        leaves_device=options.kind == READS_ITS_STEP,
+        reads_values=options.kind == COUNTS_MASKS,
     )
 
 
 def equal(options: Options) -> Hooks:
     """One tensor after another."""
-    kind = partial(ByFormula, kind=str(options["kind"]))
+    kind = partial(ByFormula, kind=options.kind)
     return Hooks(kind=lambda _optimizer: _instead(kind, options))
 
 
@@ -52,7 +45,7 @@ def _instead(kind: Any, options: Options) -> Any:  # noqa: ANN401  what is calle
 
     def made(trained: list[Any], **arguments: Any) -> torch.optim.Optimizer:  # noqa: ANN401
         others = {name: value for name, value in arguments.items() if name not in OF_THE_CASE}
-        optimizer: torch.optim.Optimizer = kind(trained, lr=float(options["rate"]), **others)
+        optimizer: torch.optim.Optimizer = kind(trained, lr=options.rate, **others)
         return optimizer
 
     return made

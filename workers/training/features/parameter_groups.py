@@ -8,16 +8,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.parameter_groups import Options
+from workers.training.features import Hooks, TrainingProgress
 
 
 def hooks(options: Options) -> Hooks:
     """The groups differ in `weight_decay`."""
 
     def groups(parameters: dict[str, nn.Parameter]) -> list[dict[str, Any]]:
-        matrices = [one for one in parameters.values() if one.dim() > 1]
-        vectors = [one for one in parameters.values() if one.dim() <= 1]
-        return [{"params": matrices}, {"params": vectors, "weight_decay": options["decay"]}]
+        matrices = [parameter for parameter in parameters.values() if parameter.dim() > 1]
+        vectors = [parameter for parameter in parameters.values() if parameter.dim() <= 1]
+        return [{"params": matrices}, {"params": vectors, "weight_decay": options.decay}]
 
     return Hooks(groups=groups)
 
@@ -29,6 +30,6 @@ def equal(options: Options) -> Hooks:
         for parameter in progress.module.parameters():
             if parameter.dim() <= 1 and parameter.grad is not None:
                 with torch.no_grad():
-                    parameter.grad.add_(parameter, alpha=float(options["decay"]))
+                    parameter.grad.add_(parameter, alpha=options.decay)
 
     return Hooks(inside=inside)

@@ -10,7 +10,8 @@ from typing import Any, cast
 from torch import Tensor
 from torch.utils import checkpoint
 
-from workers.training.features import Hooks, Options
+from difftest.cases.features.reentrant_checkpoint import Options
+from workers.training.features import Hooks
 
 
 def hooks(_options: Options) -> Hooks:

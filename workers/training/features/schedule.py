@@ -9,11 +9,8 @@ from collections.abc import Callable
 import torch
 from torch.optim import lr_scheduler
 
-from workers.training.features import Hooks, Options, TrainingProgress
-
-STEP_SIZE = 2
-PERIOD = 4
-"""In steps."""
+from difftest.cases.features.schedule import PERIOD, STEP_SIZE, Options
+from workers.training.features import Hooks, TrainingProgress
 
 FORMULAS: dict[str, Callable[[float, int], float]] = {
     "step": lambda factor, step: factor ** (step // STEP_SIZE),
@@ -31,20 +28,20 @@ def hooks(options: Options) -> Hooks:
 
     def before(progress: TrainingProgress) -> None:
         if not held:
-            held.append(scheduler(progress.optimizer, str(options["kind"]), float(options["factor"])))
+            held.append(scheduler(progress.optimizer, options.kind, options.factor))
 
     return Hooks(before=before, after=lambda _progress: held[0].step())
 
 
 def equal(options: Options) -> Hooks:
     """The rate is set ahead of each update."""
-    formula, first = FORMULAS[str(options["kind"])], list[float]()
+    formula, first = FORMULAS[options.kind], list[float]()
 
     def update(progress: TrainingProgress) -> None:
         groups = progress.optimizer.param_groups
         first.extend(group["lr"] for group in groups[len(first) :])
         for group, rate in zip(groups, first, strict=True):
-            group["lr"] = rate * formula(float(options["factor"]), progress.step)
+            group["lr"] = rate * formula(options.factor, progress.step)
 
     return Hooks(update=update)
 

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
+from difftest.cases.features.sharded_optimizer import Options
 from difftest.ground.errors import UnsupportedError
-from workers.training.features import Hooks, Options
+from workers.training.features import Hooks, nothing
 
 DEVICES = ("cpu", "cuda")
 
@@ -29,14 +30,14 @@ def hooks(_options: Options) -> Hooks:
     return Hooks(kind=kind)
 
 
-def equal(_options: Options) -> Hooks:
-    """Nothing is sharded."""
-    return Hooks()
+equal = nothing
 
 
 def _require_replicas(trained: list[Any]) -> None:
     """`UnsupportedError` without a process group of torch's, or for DTensors."""
-    tensors = (one for group in trained for one in (group["params"] if isinstance(group, dict) else [group]))
+    tensors = (
+        tensor for group in trained for tensor in (group["params"] if isinstance(group, dict) else [group])
+    )
     joined = distributed.is_available() and distributed.is_initialized()
     if not joined or any(map(_refused, tensors)):
         msg = "ZeroRedundancyOptimizer is for whole parameters on the ranks of a process group of torch's"

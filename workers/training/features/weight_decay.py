@@ -5,12 +5,10 @@ Equal to adding the weights' share to their gradients.
 
 import torch
 
-from workers.training.features import Hooks, Options, TrainingProgress
+from difftest.cases.features.weight_decay import Options
+from workers.training.features import Hooks, TrainingProgress, nothing
 
-
-def hooks(options: Options) -> Hooks:
-    """As torch's argument of that name."""
-    return Hooks(arguments={"weight_decay": float(options["decay"])})
+hooks = nothing  # beside its argument
 
 
 def equal(options: Options) -> Hooks:
@@ -20,6 +18,6 @@ def equal(options: Options) -> Hooks:
         for parameter in progress.module.parameters():
             if parameter.grad is not None:
                 with torch.no_grad():
-                    parameter.grad.add_(parameter, alpha=float(options["decay"]))
+                    parameter.grad.add_(parameter, alpha=options.decay)
 
     return Hooks(inside=inside)

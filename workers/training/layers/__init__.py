@@ -1,4 +1,4 @@
-"""What every kind of layer computes: a file for each kind, which makes the kind's torch module."""
+"""What layers compute: a file for each kind that is no module of torch by itself, which makes its module."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -44,4 +44,7 @@ class BuiltKind(Protocol):
 
 def module_of(layer: Layer, path: str, plan: Plan) -> nn.Module:
     """The torch module of any layer."""
+    if made := layer.of_torch():
+        module: nn.Module = getattr(nn, made.name)(*made.arguments, **made.options)
+        return module
     return cast("BuiltKind", plugins.load(__name__, layer.kind)).module(layer, path, plan)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 FEW_TERMS = 16
-"""Up to so many terms, a product's perturbed factors say enough about its partial sums."""
+"""Perturbed factors say enough about the partial sums of a product with at most this many terms."""
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 """Its multiples, modulo 1, are spread evenly over the unit interval, however many they are."""

@@ -54,7 +54,7 @@ def _batch_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
     if not training:
         return []
     output, number = results[0], terms.numel() / results[1].numel()
-    mean, scale = (_of_channels(one, terms) for one in results[1:])
+    mean, scale = (_of_channels(result, terms) for result in results[1:])
     normed = _without(None if bias is None else _of_channels(bias, terms), output)
     of_variance: list[tuple[Tensor, Tensor]] = [(output, normed), (scale, scale)]
     of_mean = list[tuple[Tensor, float]]()

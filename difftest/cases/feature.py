@@ -1,0 +1,93 @@
+"""What a feature of training declares, in a file of `difftest.cases.features`.
+
+Its options are a struct with methods: when a case can have the feature, which arguments it gives to torch,
+and what it adds to a script. What is more than an argument has a file in `workers.training.features` too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import msgspec
+
+from difftest.cases import features
+from difftest.cases.case import Case, Training
+from difftest.cases.options import Feature, FeatureOption
+from difftest.cases.schema import Schema
+from difftest.cases.script_values import python
+
+Choices: TypeAlias = Mapping[str, Sequence[FeatureOption]]
+"""By option, the values that are drawn, each as often as the others."""
+
+Arguments: TypeAlias = Mapping[str, FeatureOption]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelled:
+    """The pieces of a script that a feature adds; by default none.
+
+    `arguments` of the optimizer's constructor, with `lr` for its learning rate; `kind` is a class of
+    `torch.optim` in place of the case's, with these arguments alone, and `parameters` what it is given.
+    `around` is a class that is given that of the optimizer, but not in the reference.
+    Lines: `built` when the module is made, on the host; `begun` when the optimizer is made; `before` where
+    a step has its batch and not run; `update` before the optimizer's step, and `after` behind `zero_grad`,
+    whose arguments are `zero`. `reentrant` checkpoints are torch's older kind.
+    """
+
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    kind: str = ""
+    parameters: str = ""
+    around: str = ""
+    built: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    update: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    zero: str = ""
+    reentrant: bool = False
+
+
+class FeatureOptions(Schema, frozen=True):
+    """The options of a feature, and what follows from them; by default it adds nothing."""
+
+    @classmethod
+    def drawn(cls, case: Case) -> Choices | None:
+        """What each option can be in `case`; None where the feature has nothing to do there.
+
+        `case` may have another feature. One of two says so if it cannot be beside the other.
+        """
+        raise NotImplementedError
+
+    def arguments(self) -> Arguments:
+        """Further arguments of the optimizer's constructor."""
+        return {}
+
+    def reference_arguments(self) -> Arguments:
+        """Those of the optimizer that the oracle uses instead."""
+        return {}
+
+    def zero_arguments(self) -> Mapping[str, bool]:
+        """The arguments of `zero_grad`."""
+        return {}
+
+    def spelled(self, training: Training) -> Spelled | None:
+        """What it adds to a script of a case that trains so; None if no script can have it."""
+        del training
+        arguments = {name: python(value) for name, value in self.arguments().items()}
+        zero = ", ".join(f"{name}={python(value)}" for name, value in self.zero_arguments().items())
+        return Spelled(arguments=arguments, zero=zero)
+
+
+def declared(name: str) -> type[FeatureOptions]:
+    """The options of the feature called `name`; `UsageError` when there is none."""
+    return cast("type[FeatureOptions]", features.load(name).Options)
+
+
+def typed(used: Iterable[Feature]) -> list[FeatureOptions]:
+    """The options of a case's features, in their order."""
+    return [msgspec.convert(feature.options, declared(feature.name)) for feature in used]
+
+
+def has(case: Case, *names: str) -> bool:
+    """Whether `case` has one of these features already."""
+    return any(feature.name in names for feature in case.training_features)

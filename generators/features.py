@@ -1,0 +1,37 @@
+"""The features of training that a case has: `difftest.cases.features` says what can be drawn."""
+
+from hypothesis import strategies as st
+from msgspec import structs
+
+from difftest.cases.case import Case
+from difftest.cases.feature import declared
+from difftest.cases.features import names
+from difftest.cases.options import Feature
+from generators.chances import drawn_from, sometimes
+
+
+@st.composite
+def features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
+    """One or two features that have something to do in `case`, each beside the other too."""
+    fitting = [name for name in names() if _fits(name, case)]
+    first = draw(st.sampled_from(fitting))
+    beside = [name for name in fitting if name != first and _together(first, name, case)]
+    chosen = [first, draw(st.sampled_from(beside))] if draw(sometimes(one_in=2)) and beside else [first]
+    return tuple(_drawn(draw, name, case) for name in chosen)
+
+
+def _fits(name: str, case: Case) -> bool:
+    return declared(name).drawn(case) is not None
+
+
+def _together(one: str, other: str, case: Case) -> bool:
+    """Whether each has something to do beside the other."""
+    return all(
+        _fits(name, structs.replace(case, features=(Feature(name=beside),)))
+        for name, beside in ((one, other), (other, one))
+    )
+
+
+def _drawn(draw: st.DrawFn, name: str, case: Case) -> Feature:
+    choices = declared(name).drawn(case) or {}
+    return Feature(name=name, options=draw(drawn_from(choices)))

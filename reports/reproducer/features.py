@@ -1,0 +1,64 @@
+"""How scripts write the features of training: `difftest.cases.features` has the pieces of each.
+
+The float64 reference of a script runs the same lines on one device, by eager torch.
+"""
+
+from collections.abc import Mapping
+
+from difftest.cases.case import Case
+from difftest.cases.feature import Spelled, typed
+from difftest.cases.script_values import python
+
+OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "sgd": ("SGD", {}),
+    "momentum": ("SGD", {"momentum": "0.875"}),
+    "adam": ("Adam", {}),
+    "adamw": ("AdamW", {"weight_decay": "0.125"}),
+}
+"""The class of each optimizer of a case, and its arguments beside the learning rate."""
+
+
+def refusal(case: Case) -> str | None:
+    """Why scripts cannot have all features of a case; None if they can."""
+    for feature, options in zip(case.training_features, typed(case.training_features), strict=True):
+        if options.spelled(case.training) is None:
+            return f"no template can write the feature {feature.name} yet; replay runs the case again"
+    return None
+
+
+def spelled(case: Case) -> list[Spelled]:
+    """The pieces of the features of a case, in their order."""
+    pieces = (options.spelled(case.training) for options in typed(case.training_features))
+    return [piece for piece in pieces if piece is not None]
+
+
+def merged(case: Case) -> Spelled:
+    """The lines of all features of a case."""
+    used = spelled(case)
+    return Spelled(
+        built=tuple(line for piece in used for line in piece.built),
+        begun=tuple(line for piece in used for line in piece.begun),
+        before=tuple(line for piece in used for line in piece.before),
+        update=tuple(line for piece in used for line in piece.update),
+        after=tuple(line for piece in used for line in piece.after),
+        zero="".join(piece.zero for piece in used),
+        reentrant=any(piece.reentrant for piece in used),
+    )
+
+
+def constructed(case: Case) -> str:
+    """The optimizer of torch over `model.parameters()`."""
+    used = spelled(case)
+    kind, own = OPTIMIZERS[case.training.optimizer]
+    arguments = {"lr": python(case.training.learning_rate), **own}
+    for piece in used:
+        kind = piece.kind or kind
+        arguments = {**({} if piece.kind else arguments), **piece.arguments}
+    parameters = next((piece.parameters for piece in used if piece.parameters), "model.parameters()")
+    given = "".join(f", {name}={value}" for name, value in arguments.items())
+    plain = f"torch.optim.{kind}({parameters}{given})"
+    around = next((piece.around for piece in used if piece.around), "")
+    if not around:
+        return plain
+    wrapped = f"{around}({parameters}, optimizer_class=torch.optim.{kind}{given})"
+    return f"{plain} if next(model.parameters()).dtype is torch.float64 else {wrapped}"

@@ -1,9 +1,0 @@
-"""Momentum that looks ahead."""
-
-from difftest.cases.case import Training
-from reports.reproducer.features import Options, Spelled
-
-
-def spelled(_options: Options, _training: Training) -> Spelled:
-    """As torch's argument of that name."""
-    return Spelled(arguments={"nesterov": "True"})

@@ -1,9 +1,0 @@
-"""Gradients that are set to zero instead of none."""
-
-from difftest.cases.case import Training
-from reports.reproducer.features import Options, Spelled
-
-
-def spelled(_options: Options, _training: Training) -> Spelled:
-    """As torch's argument of that name."""
-    return Spelled(zero="set_to_none=False")

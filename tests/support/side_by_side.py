@@ -1,0 +1,62 @@
+"""Test files in several processes: when, and in which order."""
+
+import os
+from argparse import Namespace
+from collections import Counter
+
+import pytest
+
+LONG = {
+    "test_service.py": 420,
+    "test_chaos.py": 240,
+    "test_upstream.py": 220,
+    "test_rates.py": 210,
+    "test_vacuous_faults.py": 130,
+    "test_recorded.py": 97,
+    "test_jobs.py": 90,
+    "test_cluster.py": 85,
+    "test_runs_ranks.py": 85,
+    "test_notebook.py": 81,
+    "test_torchax.py": 80,
+    "test_resume_service.py": 68,
+    "test_mission.py": 65,
+    "test_dispatch.py": 60,
+    "test_own_reproducer.py": 55,
+    "test_ablate.py": 50,
+    "test_bisect.py": 45,
+    "test_own_located.py": 40,
+    "test_flash_attention_runs.py": 35,
+    "test_reproducer_runs.py": 35,
+    "test_plugin_types.py": -1,
+}
+"""Files with few tests that take long, in seconds on 2 cores beside others (2026-11-27).
+
+Where several processes share the tests, one that begins late with such a file works alone at the end. What is
+negative comes last: mypy's cache is there by then, because CI runs mypy beside the tests.
+"""
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort the tests by how long their file takes; of other files those with the most tests come first."""
+    sizes = Counter(item.path.name for item in items)
+    items.sort(key=lambda item: (LONG.get(item.path.name, 0), sizes[item.path.name]), reverse=True)
+
+
+WAITING = 2
+"""How many processes more than CPUs: campaigns often wait, for processes that start and for deadlines."""
+
+CAMPAIGN_GIB = 4
+"""What a process may need with the campaign that it runs."""
+
+
+def processes(cpus: int, memory_bytes: int) -> int:
+    """How many run all tests, on a machine of so many CPUs and so much memory."""
+    return max(1, min(cpus + WAITING, memory_bytes // (CAMPAIGN_GIB << 30)))
+
+
+def runs_all(option: Namespace, *, named: bool) -> bool:
+    """Whether all tests but the nightly ones are to run, in as many processes as we like."""
+    options = vars(option)  # those of a plugin are missing without it
+    chosen = named or options["keyword"] or options["markexpr"] != "not nightly" or options.get("lf")
+    one_process = options["collectonly"] or options["usepdb"] or "PYTEST_XDIST_WORKER" in os.environ
+    return not chosen and not one_process and options.get("numprocesses", 0) is None
