@@ -91,9 +91,8 @@ def run(  # noqa: PLR0913  the options of the command
 ) -> Result:
     """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
 
-    `model` is the source of a model of yours, such as `model.py:build`: its cases have `steps`, and
-    `convergence` compares whether it learns. `budget` is in seconds, `inputs` a number for each case.
-    `paths` and `backends` are lists, or texts as on the command line (`"torch_ddp,xla_spmd"`).
+    `model` is a source such as `model.py:build` or `hf:llama`: its cases have `steps`, and `convergence`
+    compares whether it learns. `budget` is in seconds; `paths` and `backends` are lists, or have commas.
 
     `difftest.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
     """

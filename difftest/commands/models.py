@@ -8,7 +8,7 @@ import msgspec
 
 from difftest.commands import Group
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.options import json_option
+from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.ASK
@@ -16,8 +16,8 @@ GROUP = Group.ASK
 
 @click.command("models")
 @click.argument("source", required=False)
-@json_option
-def command(source: str | None, *, as_json: bool) -> None:
+@own_options
+def command(source: str | None, *, as_json: Json) -> None:
     """List the sources of models by name, or of a SOURCE such as hf the names.
 
     A model, such as hf:llama, is built at a size that fits, and what it is fed is printed.

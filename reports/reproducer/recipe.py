@@ -1,7 +1,7 @@
 """The source file of a model by name, as somebody would write it who has the package alone."""
 
 from difftest.cases.recipe import Feed, Recipe
-from reports.reproducer.values import python
+from difftest.cases.script_values import python
 
 FILE = "model.py"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from own_models import own_case
+from sentences import replaced
 
 from difftest.cases.case import Case
 from difftest.findings.ledger import read_ledger
@@ -19,21 +20,22 @@ MIXED = "RuntimeError: aten.cat.default: got mixed torch.Tensor and DTensor, nee
 TABLE = {"modules": {"": "Net", "table": "Embedding", "head": "Linear"}}
 
 
-def failed(detail: str) -> Divergence:
-    return Divergence(
+def failed(sentence: str) -> Divergence:
+    plain = Divergence(
         backend="torch_dtensor",
         side="torch",
         path="tensor_parallel",
         check="completion",
         symptom=Symptom.EXCEPTION,
         stage=Stage.FORWARD,
-        detail=detail,
     )
+    return replaced(plain, detail=sentence)
 
 
 def wrong(check: str, stage: Stage, tensor: str) -> Divergence:
-    shown = failed(f"step 0, {stage}, {tensor}: 1 / 1 elements (100.0%) differ; greatest 0.2")
-    return msgspec.structs.replace(shown, check=check, symptom=Symptom.MISMATCH, stage=stage, ratio=1e3)
+    plain = msgspec.structs.replace(failed(""), check=check, symptom=Symptom.MISMATCH, stage=stage)
+    numbers = "1 / 1 elements (100.0%) differ; greatest 0.2, 1e+03 x the rounding noise 0.0002"
+    return replaced(plain, detail=f"step 0, {stage}, {tensor}: {numbers}")
 
 
 def name_of(shown: Divergence, case: Case) -> str:
