@@ -16,6 +16,7 @@ from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.jobs.proof import real_models
 from difftest.judge.comparator import Comparison
 from workers.isolate.described import described
+from workers.plain_layouts import LAYOUTS
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--layouts", default=",".join(real_models.LAYOUTS))
+    parser.add_argument("--layouts", default=",".join(LAYOUTS))
     given = parser.parse_args()
     layouts, unknown = given.layouts.split(","), 0
     print("| model |", " | ".join(layouts), "|", flush=True)
@@ -43,7 +44,7 @@ def words(source: str, layouts: Sequence[str], steps: int) -> list[str]:
         return [f"refused: {error}"]
     row = []
     for layout in layouts:
-        path, backend = real_models.LAYOUTS[layout]
+        path, backend = LAYOUTS[layout]
         try:
             case = real_models.plain_case(description, path, steps, "float32")
             row.append(_word(real_models.comparison(case, backend), case))

@@ -53,7 +53,9 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     ),
     "workers": (
         frozenset({"own"}),
-        frozenset({"deadlines", "gpus", "missing_packages", "pjrt_clients", "sides", "training"}),
+        frozenset(
+            {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
+        ),
         frozenset({"exceptions", "torch"}),
         frozenset({"runs", "tpu", "xla"}),
         frozenset({"backends", "faults"}),

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 from difftest.cases.layout import Mesh
 from difftest.commands.models import command
 from difftest.ground.errors import UsageError
-from difftest.jobs.proof.real_models import LAYOUTS, compared
+from difftest.jobs.proof.real_models import compared
 from tools.real_models import words
 from workers.isolate.described import described, listed
+from workers.plain_layouts import LAYOUTS
 
 pytest.importorskip("transformers", reason="needs transformers: pip install 'difftest[models]'")
 pytestmark = pytest.mark.slow

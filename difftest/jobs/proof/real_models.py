@@ -4,7 +4,7 @@ It is what a team's own test asks (`difftest.pytest_plugin`), and how difftest i
 did not make (`tools/real_models.py`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
@@ -17,16 +17,6 @@ from difftest.ground.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
 
-LAYOUTS: Mapping[str, tuple[str, str]] = {
-    "ddp": ("data_parallel", "torch_ddp"),
-    "fsdp": ("fully_sharded", "torch_fsdp"),
-    "dtensor": ("data_parallel", "torch_dtensor"),
-    "tensor_parallel": ("tensor_parallel", "torch_dtensor"),
-    "spmd": ("data_parallel", "xla_spmd"),
-    "replicas": ("data_parallel", "xla_ddp"),
-}
-"""The path and the backend of every layout."""
-
 RANKS, ROWS, TRIES = 2, 4, 400
 
 
@@ -38,6 +28,7 @@ def compared(
     `UsageError` for a layout that there is none of, and for a source that is no model that can be compared.
     """
     from workers.isolate.described import described
+    from workers.plain_layouts import LAYOUTS
 
     plugins.require("layouts", layouts, LAYOUTS)
     if not layouts:
