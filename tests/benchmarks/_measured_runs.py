@@ -67,7 +67,7 @@ class MeasuredRuns:
         """A context in which the ranks of this process leave their times, and every zygote is warm."""
         forks, ranks, path = sandbox.zygote_with, sandbox.run_ranks, os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), *filter(None, [path])])
-        sandbox.zygote_with = lambda preload: zygote_with((*preload, _PHASES))
+        sandbox.zygote_with = lambda preload, model=(): zygote_with((*preload, _PHASES), model)
         sandbox.run_ranks = self._reading(ranks)
         try:
             for name in (ORACLE, *backends.candidates()):
