@@ -68,7 +68,7 @@ def test_a_config_on_this_disk_is_the_models(tmp_path: Path, monkeypatch: pytest
     [
         ("hf:lama", r"hf has no model 'lama'; did you mean hf:.*`difftest models hf` lists all"),
         ("hf:nobody/nothing", "no config of 'nobody/nothing' on this disk"),
-        ("keras:x", "allowed: package.module:function, file.py:function, or a name such as hf:llama"),
+        ("keras", "allowed: package.module:function, file.py:function, or a name such as hf:llama"),
     ],
 )
 def test_a_name_that_there_is_none_of_is_refused_with_what_is_allowed(source: str, message: str) -> None:
