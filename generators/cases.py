@@ -92,6 +92,7 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     sdpa = draw(kernels(model=case.model))
     model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
     case = msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    case = draw(path.completed(case=case))
     return msgspec.structs.replace(case, features=draw(features(case=case))) if path.HAS_FEATURES else case
 
 
@@ -103,7 +104,12 @@ def case_at(
     Raises `UsageError` for a seed or a number out of range, and for an unknown path.
     """
     at = number if isinstance(number, CaseNumber) else CaseNumber.of(number)
-    if not 0 <= seed <= MOST_SEED or at.index < 0 or at.input < 0 or at.series == Series.KNOWN:
+    if (
+        not 0 <= seed <= MOST_SEED
+        or at.index < 0
+        or at.input < 0
+        or at.series not in {Series.CASE, Series.PROGRAM}
+    ):
         allowed = f"seed 0 to {MOST_SEED}, a generated case from 0"
         msg = f"seed is {seed} and the case is {number}; allowed: {allowed}"
         raise UsageError(msg)

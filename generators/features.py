@@ -13,25 +13,27 @@ from generators.chances import drawn_from, sometimes
 @st.composite
 def features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
     """One or two features that have something to do in `case`, each beside the other too."""
-    fitting = [name for name in names() if _fits(name, case)]
+    fitting = [name for name in names() if fits(name, case)]
     first = draw(st.sampled_from(fitting))
-    beside = [name for name in fitting if name != first and _together(first, name, case)]
+    beside = [name for name in fitting if name != first and together(first, name, case)]
     chosen = [first, draw(st.sampled_from(beside))] if draw(sometimes(one_in=2)) and beside else [first]
-    return tuple(_drawn(draw, name, case) for name in chosen)
+    return tuple(drawn(draw, name, case) for name in chosen)
 
 
-def _fits(name: str, case: Case) -> bool:
+def fits(name: str, case: Case) -> bool:
+    """Whether a feature has something to do in `case`."""
     return declared(name).drawn(case) is not None
 
 
-def _together(one: str, other: str, case: Case) -> bool:
+def together(one: str, other: str, case: Case) -> bool:
     """Whether each has something to do beside the other."""
     return all(
-        _fits(name, structs.replace(case, features=(Feature(name=beside),)))
+        fits(name, structs.replace(case, features=(Feature(name=beside),)))
         for name, beside in ((one, other), (other, one))
     )
 
 
-def _drawn(draw: st.DrawFn, name: str, case: Case) -> Feature:
+def drawn(draw: st.DrawFn, name: str, case: Case) -> Feature:
+    """A feature that fits, with its options."""
     choices = declared(name).drawn(case) or {}
     return Feature(name=name, options=draw(drawn_from(choices)))

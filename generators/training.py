@@ -23,7 +23,7 @@ from generators.chances import always, equally, mixed, sometimes, weighted
 from generators.layers.flash_attention import MOST_SCORES
 from generators.models import Purpose
 
-Loss: TypeAlias = Literal["mse", "cross_entropy", "cotangent", "own"]
+Loss: TypeAlias = Literal["mse", "cross_entropy", "cotangent", "first_cotangent", "own"]
 Optimizer: TypeAlias = Literal["sgd", "momentum", "adam", "adamw"]
 
 MOST_ROWS = 32

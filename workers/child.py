@@ -140,8 +140,8 @@ def _attempt(
 ) -> tuple[Outcome, int | None]:
     """The outcome of one of the request's cases; the time of its failure, in ns since 1970, or None."""
     rank, work, meeting = request.rank, request.work, request.meeting
-    origin = Origin(case=case.id, backend=work.backend, number=work.numbers[index])
-    backend = backends.load(work.backend)
+    origin = Origin(case=case.id, backend=work.backends[index], number=work.numbers[index])
+    backend = backends.load(work.backends[index])
     rendezvous = meeting.rendezvous if meeting else f"file://{work.folders[index]}/rendezvous"
 
     def report(stage: Stage, step: int, operator: str = "") -> None:

@@ -36,6 +36,8 @@ class Profile:
       another side's backend.
     * `cost_unit`: whether the self-test gives the oracle's cost in units of this backend's run.
     * `on_pjrt`: whether it runs on a PJRT device, whose compiled graphs a reproducer can keep.
+    * `follows`: the backend of whose processes it takes over what is compiled, where it may run behind it in
+      the same; empty where it runs in processes of its own.
     * `same_as`: the backend whose code this one runs on other devices; what can be planted there can be
       planted here too, where the self-test names this backend.
     """
@@ -46,6 +48,7 @@ class Profile:
     stands_for_side: bool = False
     cost_unit: bool = False
     on_pjrt: bool = False
+    follows: str = ""
     same_as: str = ""
 
 

@@ -32,6 +32,7 @@ from typing import NoReturn
 from difftest.cases.recipe import OFFLINE
 from workers.isolate import environment_variables, messages
 from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
+from workers.isolate.own_imports import AS_WRITTEN
 from workers.isolate.zygote_places import listening
 
 FIRST_CLIENT_SECONDS = 60.0
@@ -79,16 +80,42 @@ def serve(listener: socket.socket, preload: Sequence[str]) -> None:
 
 
 def preloaded(names: Sequence[str]) -> None:
-    """Imports the frameworks without initialising CUDA, and what models need without asking a hub.
+    """Imports the frameworks without initialising CUDA, and then what a user's model imports.
 
-    What a model needs has the form `module:attribute`. Where it is not there, the model's own code says so.
+    Raises `RuntimeError` where that is unfit for forks: it has started threads or used a device.
     """
+    of_the_user = [name for name in names if AS_WRITTEN in name]
     with environment_variables.set_to({BY_NVML: "1", **OFFLINE}):
         for name in names:
-            module, of_model, attribute = name.partition(":")
-            with contextlib.suppress(ImportError, AttributeError) if of_model else contextlib.nullcontext():
-                imported = importlib.import_module(module)
-                getattr(imported, attribute or "__name__")
+            if AS_WRITTEN not in name:
+                importlib.import_module(name)
+        threads = _threads()
+        for name in of_the_user:
+            _import_as_written(name)
+    if of_the_user and (_threads() > threads or _has_used_a_device()):
+        msg = "what the model imports starts threads or uses a device"
+        raise RuntimeError(msg)
+
+
+def _import_as_written(name: str) -> None:
+    """Imports what a statement of the user's does; what fails here fails in the ranks, which say so."""
+    module, _, attribute = name.partition(AS_WRITTEN)
+    with contextlib.suppress(Exception):
+        imported = importlib.import_module(module)
+        if attribute and not hasattr(imported, attribute):
+            importlib.import_module(f"{module}.{attribute}")
+
+
+def _threads() -> int:
+    """The threads of this process; 1 where the system does not list them."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else 1
+
+
+def _has_used_a_device() -> bool:
+    torch, torch_xla = sys.modules.get("torch"), sys.modules.get("torch_xla")
+    started = getattr(getattr(torch_xla, "_XLAC", None), "_xla_runtime_is_initialized", lambda: False)
+    return bool((torch and torch.cuda.is_initialized()) or started())
 
 
 class _Server:

@@ -28,11 +28,11 @@ def until(campaign: Campaign, end: float) -> Campaign:
         return campaign.execute(case, backend, options)
 
     def execute_group(
-        cases: Sequence[Case], backend: str, options: Mapping[str, str]
+        runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> Sequence[Outcome | InfrastructureError]:
         assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
         _require_time(end)
-        return campaign.execute_group(cases, backend, options)
+        return campaign.execute_group(runs, options)
 
     group = campaign.execute_group and execute_group
     return dataclasses.replace(campaign, execute=execute, execute_group=group)

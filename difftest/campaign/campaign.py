@@ -35,11 +35,11 @@ Several threads call it at once.
 """
 
 ExecuteGroup: TypeAlias = Callable[
-    [Sequence[Case], str, Mapping[str, str]], Sequence[Outcome | InfrastructureError]
+    [Sequence[tuple[Case, str]], Mapping[str, str]], Sequence[Outcome | InfrastructureError]
 ]
-"""Runs cases on a backend as `Execute` does, those that can share processes one after another in the same.
+"""Runs cases, each on its backend, as `Execute` does; those that can share processes do, one after another.
 
-It gives an outcome for each case, or the error by which the infrastructure spoiled it.
+It gives an outcome for each run, or the error by which the infrastructure spoiled it.
 """
 
 
@@ -61,6 +61,7 @@ class Campaign:
 
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
     `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
+    `follows` names for a backend the one behind which it may run in the same processes.
     Where `capacity` is given, it returns that number as it is now, which may grow.
     `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
     One in `known_in_full` findings that it explains has all the evidence of a new one, the others have less.
@@ -74,6 +75,7 @@ class Campaign:
     execute: Execute
     corpus: Corpus
     execute_group: ExecuteGroup | None = None
+    follows: Mapping[str, str] = field(default_factory=dict)
     foreign: bool = False
     workers: int = 1
     capacity: Callable[[], int] | None = None

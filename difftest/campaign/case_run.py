@@ -7,7 +7,7 @@ from functools import partial
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
 from difftest.campaign.confirmation import PreciseTruth, Truths, confirmed
-from difftest.campaign.groups import run_each
+from difftest.campaign.groups import run_each, sharing
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError, NoTimeError, UnsupportedError
 from difftest.judge import canary
@@ -76,17 +76,17 @@ def run_group(campaign: Campaign, cases: Sequence[tuple[int, Case]]) -> list[Cas
     Where the infrastructure fails on one backend, the other backends' runs are kept.
     """
     members = [_Member(campaign, index, case) for index, case in cases]
-    for member, truth in _runs(campaign, members, ORACLE):
+    for (member, _), truth in _runs(campaign, [(member, ORACLE) for member in members]):
         if isinstance(truth, InfrastructureError):
             member.lose(truth)
         else:
             member.runs[ORACLE] = truth
-    for name in campaign.backends:
-        able = [member for member in members if name not in member.missing]
-        for member, run in _runs(campaign, able, name):
+    for names in sharing(campaign):
+        able = [(member, name) for member in members for name in names if name not in member.missing]
+        for (member, name), run in _runs(campaign, able):
             member.keep(name, run)
-        twice = [member for member in able if member.twice and name not in member.missing]
-        for member, run in _runs(campaign, twice, name):
+        twice = [(member, name) for member, name in able if member.twice and name not in member.missing]
+        for (member, name), run in _runs(campaign, twice):
             member.keep(name, run, again=True)
     return [_compared(campaign, member) for member in members]
 
@@ -119,11 +119,11 @@ class _Member:
 
 
 def _runs(
-    campaign: Campaign, members: Sequence[_Member], backend: str
-) -> Iterable[tuple[_Member, BackendRun | InfrastructureError]]:
-    """The members with their runs on a backend."""
-    runs = run_each(campaign, [member.case for member in members], backend)
-    return zip(members, runs, strict=True)
+    campaign: Campaign, wanted: Sequence[tuple[_Member, str]]
+) -> Iterable[tuple[tuple[_Member, str], BackendRun | InfrastructureError]]:
+    """The members and backends with their runs."""
+    runs = run_each(campaign, [(member.case, name) for member, name in wanted])
+    return zip(wanted, runs, strict=True)
 
 
 def _compared(campaign: Campaign, member: _Member) -> CaseResult:

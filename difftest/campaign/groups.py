@@ -1,7 +1,8 @@
 """Groups of cases that share processes: starting these takes a second, and compiling a program for XLA two.
 
 Consecutive programs of operators are a group, and so are the inputs of one case. Every other case is a group
-of one. What follows a run, such as the evidence for a finding, runs each case alone.
+of one. Backends that compile the same program share processes too (`Campaign.follows`). What follows a run,
+such as the evidence for a finding, runs each case alone.
 """
 
 import time
@@ -45,31 +46,39 @@ def grouped(cases: Iterable[tuple[int, Case]]) -> Iterator[Sequence[tuple[int, C
         yield group
 
 
-def run_each(
-    campaign: Campaign, cases: Sequence[Case], backend: str
-) -> Sequence[BackendRun | InfrastructureError]:
-    """A run of each case on a backend, or the error with which the last try ended.
+def sharing(campaign: Campaign) -> list[tuple[str, ...]]:
+    """The campaign's backends, those together of which one follows the other in the same processes."""
+    followers = {name: leader for name, leader in campaign.follows.items() if leader in campaign.backends}
+    leaders = (name for name in campaign.backends if name not in followers)
+    return [(name, *(other for other in followers if followers[other] == name)) for name in leaders]
 
-    Several cases run as a group. One whose run the infrastructure spoils, or the backend refuses, is tried
-    again alone.
+
+def run_each(
+    campaign: Campaign, wanted: Sequence[tuple[Case, str]]
+) -> Sequence[BackendRun | InfrastructureError]:
+    """A run of each case on its backend, or the error with which the last try ended.
+
+    Several runs whose cases can share processes are a group. One that the infrastructure spoils, or the
+    backend refuses, is tried again alone.
     """
-    together = [case for case in cases if run_key(case, backend, {}) not in campaign.set_aside]
-    runs = dict[str, BackendRun]()
-    if campaign.execute_group is not None and len(together) > 1:
+    together = [one for one in wanted if run_key(*one, {}) not in campaign.set_aside]
+    runs = dict[tuple[str, str], BackendRun]()
+    can = len(together) > 1 and all(can_share(together[0][0], case) for case, _ in together)
+    if campaign.execute_group is not None and can:
         started, clock = utc_now().isoformat(), time.monotonic()
         try:
-            outcomes = campaign.execute_group(together, backend, {})
+            outcomes = campaign.execute_group(together, {})
         except NoTimeError as error:  # there is none for single runs either
-            return [campaign.set_aside.get(run_key(case, backend, {}), error) for case in cases]
+            return [campaign.set_aside.get(run_key(*one, {}), error) for one in wanted]
         except InfrastructureError:
             outcomes = []
         seconds = (time.monotonic() - clock) / len(together)
         runs = {
-            case.id: BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)
-            for case, outcome in zip(together, outcomes, strict=False)
+            (case.id, name): BackendRun(backend=name, outcome=outcome, started=started, seconds=seconds)
+            for (case, name), outcome in zip(together, outcomes, strict=False)
             if not isinstance(outcome, InfrastructureError) and not refused(outcome)
         }
-    return [runs.get(case.id) or _alone(campaign, case, backend) for case in cases]
+    return [runs.get((case.id, name)) or _alone(campaign, case, name) for case, name in wanted]
 
 
 def _alone(campaign: Campaign, case: Case, backend: str) -> BackendRun | InfrastructureError:

@@ -31,12 +31,12 @@ class Turns:
             return self._execute(case, backend, options)
 
     def execute_group(
-        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
+        self, runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> Sequence[Outcome | InfrastructureError]:
         """The runs of a group, one after another, when it is its turn."""
         assert self._execute_group is not None  # noqa: S101  called where the campaign has it
         with self._turn(self._others):
-            return self._execute_group(cases, backend, options)
+            return self._execute_group(runs, options)
 
     def execute_first(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """A run for evidence, when it is its turn."""

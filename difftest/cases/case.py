@@ -25,6 +25,7 @@ from difftest.cases.options import (
     Start,
     option_resets,
 )
+from difftest.cases.wrapping import Regions, Sharding
 from difftest.ground.errors import UsageError
 
 SCHEMA = 2
@@ -57,9 +58,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `clip_norm` is the greatest global gradient norm, or None for no clipping. `checkpointing`: residual
     blocks are computed again in the backward pass. With the optimizer `none`, parameters stay as they are;
-    the loss `cotangent` is the sum of a program's results times drawn numbers. The optimizer and the loss
-    `own` are those that a module of the user's brings (`difftest.cases.layers.own`). Whole numbers become
-    floats, so that 1 and 1.0 are one case. `ValueError` if a number is out of range.
+    the loss `cotangent` is the sum of a program's results times drawn numbers, `first_cotangent` that of the
+    first with a gradient alone. The optimizer and the loss `own` are those that a module of the user's brings
+    (`difftest.cases.layers.own`). Numbers become floats: 1 and 1.0 are one case. `ValueError` out of range.
     """
 
     optimizer: Literal["sgd", "momentum", "adam", "adamw", "none", "own"] = "sgd"
@@ -67,7 +68,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     steps: int = 1
     accumulation: int = 1
     clip_norm: float | None = None
-    loss: Literal["mse", "cross_entropy", "cotangent", "own"] = "mse"
+    loss: Literal["mse", "cross_entropy", "cotangent", "first_cotangent", "own"] = "mse"
     checkpointing: bool = False
 
     def __post_init__(self) -> None:
@@ -105,8 +106,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     `path` names the parallelism path that it was generated for. `sdpa` is the kernel that flash attention on
     torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `spelling`
     is unset where every form is the workers' own, and without whole numbers it has no `integers`. `features`
-    are what the program does beside forward, backward and update; unset where that is nothing. `seed` decides
-    all random numbers. `schema` is the version of this structure in JSON.
+    are what the program does beside forward, backward and update, `sharding` and `regions` what wrappers are
+    told; unset where that is nothing. `seed` decides all random numbers. `schema` is the structure's version.
     """
 
     path: str
@@ -120,6 +121,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     sdpa: SdpaKernel | msgspec.UnsetType = msgspec.UNSET
     spelling: Spelling | msgspec.UnsetType = msgspec.UNSET
     features: tuple[Feature, ...] | msgspec.UnsetType = msgspec.UNSET
+    sharding: Sharding | msgspec.UnsetType = msgspec.UNSET
+    regions: Regions | msgspec.UnsetType = msgspec.UNSET
     seed: int = 0
     schema: int = SCHEMA
 
@@ -129,6 +132,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         whole = self.forms.integers and self.data.regime in WHOLE
         forms = msgspec.structs.replace(self.forms, integers=whole)
         msgspec.structs.force_setattr(self, "spelling", msgspec.UNSET if forms == Spelling() else forms)
+        for name, usual in (("sharding", Sharding()), ("regions", Regions())):
+            if getattr(self, name) == usual:
+                msgspec.structs.force_setattr(self, name, msgspec.UNSET)
         self._check_features()
         if self.forms.no_broadcast and self.replication.own_weights:
             msg = "no_broadcast and own_weights are both set; nothing would make the ranks' weights equal"
@@ -237,6 +243,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """`features`, or none where they are unset."""
         return () if self.features is msgspec.UNSET else self.features
 
+    @property
+    def sharded_by(self) -> Sharding:
+        """`sharding`, or torch's defaults where it is unset."""
+        return Sharding() if self.sharding is msgspec.UNSET else self.sharding
+
+    @property
+    def cut_by(self) -> Regions:
+        """`regions`, or none where they are unset."""
+        return Regions() if self.regions is msgspec.UNSET else self.regions
+
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""
         parameters = {name: replicated(ALONE) for name in self.layout.parameters}
@@ -253,10 +269,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def option_changes(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Every option not at its default, and the fields of the case with only that one reset."""
-        for name, replication in option_resets(self.replication):
-            yield f"replication.{name}", {"replication": replication}
-        for name, start in option_resets(self.start):
-            yield f"start.{name}", {"start": start}
+        told = {"replication": self.replication, "start": self.start}
+        for what, options in {**told, "sharding": self.sharded_by, "regions": self.cut_by}.items():
+            for name, reset in option_resets(options):
+                yield f"{what}.{name}", {what: reset}
         for name, spelling in option_resets(self.forms):
             yield f"spelling.{name}", {"spelling": spelling}
         for feature in self.training_features:

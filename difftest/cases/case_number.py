@@ -24,11 +24,14 @@ class Series(StrEnum):
     KNOWN = "known"
     """The cases of known faults."""
 
+    CONTROL = "control"
+    """Cases in their plain form (`difftest.cases.resets.plain`): the index is the recorded number of one."""
+
 
 FURTHER = 10**10
 """In a recorded number, the first further input of a case."""
 
-FIRSTS = {Series.CASE: 0, Series.PROGRAM: 10**9, Series.KNOWN: 10**12}
+FIRSTS = {Series.CASE: 0, Series.PROGRAM: 10**9, Series.KNOWN: 10**12, Series.CONTROL: 10**13}
 """The recorded number of the first case of each series."""
 
 _TEXT = re.compile(r"(?:(?P<series>[a-z]+)-)?(?P<index>\d{1,18})(?:/(?P<input>\d{1,3}))?")
@@ -58,8 +61,9 @@ class CaseNumber:
     @classmethod
     def of(cls, recorded: int) -> Self:
         """The number that records keep so."""
-        if recorded >= FIRSTS[Series.KNOWN]:
-            return cls(recorded - FIRSTS[Series.KNOWN], Series.KNOWN)
+        for beside in (Series.CONTROL, Series.KNOWN):
+            if recorded >= FIRSTS[beside]:
+                return cls(recorded - FIRSTS[beside], beside)
         further, own = divmod(recorded, FURTHER)
         series = Series.PROGRAM if own >= FIRSTS[Series.PROGRAM] else Series.CASE
         return cls(own - FIRSTS[series], series, further)
@@ -72,7 +76,7 @@ class CaseNumber:
         """
         match = _TEXT.fullmatch(text)
         if not match or match["series"] not in {None, *Series}:
-            allowed = "7, program-7 or known-7, and 7/2 for the second further input of case 7"
+            allowed = "7, program-7, known-7 or control-7, and 7/2 for the second further input of case 7"
             msg = f"case number {text!r}; allowed: {allowed}"
             raise UsageError(msg)
         index, series, further = int(match["index"]), match["series"], match["input"]

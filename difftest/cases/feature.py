@@ -29,9 +29,10 @@ class Spelled:
     `arguments` of the optimizer's constructor, with `lr` for its learning rate; `kind` is a class of
     `torch.optim` in place of the case's, with these arguments alone, and `parameters` what it is given.
     `around` is a class that is given that of the optimizer, but not in the reference.
-    Lines: `built` when the module is made, on the host; `begun` when the optimizer is made; `before` where
-    a step has its batch and not run; `update` before the optimizer's step, and `after` behind `zero_grad`,
-    whose arguments are `zero`. `reentrant` checkpoints are torch's older kind.
+    Lines: `built` when the module is made, on the host, and `casts` there where no wrapper does the same;
+    `begun` when the optimizer is made; `before` where a step has its batch and not run; `update` before the
+    optimizer's step, and `after` behind `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are
+    torch's older kind.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Spelled:
     parameters: str = ""
     around: str = ""
     built: tuple[str, ...] = ()
+    casts: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     update: tuple[str, ...] = ()

@@ -139,7 +139,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 WHOLE = ("exact", "ties")
 """The regimes whose inputs are whole numbers."""
 
-Options = TypeVar("Options", Replication, Start, Spelling)
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 def option_resets(options: Options) -> Iterator[tuple[str, Options]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.options import option_resets
 
 BLOCKS, FEATURES, OPTIONS = "blocks", "features", "options"
 KINDS = (BLOCKS, FEATURES, OPTIONS)
@@ -36,6 +37,8 @@ def _options(case: Case) -> Iterator[str]:
         yield "clip_norm"
     if training.checkpointing:
         yield "torch_checkpoint" if case.forms.torch_checkpoint else "checkpointing"
+    for told, of in (("sharding", case.sharded_by), ("regions", case.cut_by)):
+        yield from (f"{told} {name}" for name, _ in option_resets(of))
     for feature in case.training_features:
         for name, value in feature.options.items():
             if isinstance(value, str) and value not in case.model.parameters():

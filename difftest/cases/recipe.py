@@ -6,7 +6,7 @@ is called is a class or an entry of a listed package, and the arguments hold no 
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -36,10 +36,6 @@ PLACES = re.compile(r".*(path|file|folder|checkpoint|pretrained|weights|repo|url
 """The names of arguments by which a package could load something."""
 
 Package: TypeAlias = Literal["transformers", "timm", "torchvision", "diffusers"]
-PACKAGES: tuple[Package, ...] = get_args(Package)
-
-PRELOADED: tuple[Package, ...] = ("transformers", "timm", "torchvision")
-"""The packages whose import starts no thread and touches no device; diffusers imports torch_xla."""
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -69,9 +65,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def imports(self) -> tuple[str, ...]:
         """What a process imports before others are forked from it, as `package:attribute`."""
-        if self.package not in PRELOADED:
-            return ()
-        return (f"{self.package}:{self.call if self.package == 'transformers' else ''}",)
+        attribute = self.call if self.package in {"transformers", "diffusers"} else ""
+        return (f"{self.package}:{attribute}",)
 
     def contradiction(self) -> str:
         """What makes it no recipe; empty for nothing."""

@@ -19,6 +19,7 @@ from difftest.jobs.ask.options import Backends, Json, Trust, option, options
 from difftest.jobs.ask.own_model import take_model
 from difftest.jobs.ask.request import CASES, LeastCompared, MostInconclusive
 from difftest.jobs.campaign.bundle_recording import Recording
+from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_archive import SUFFIX, pack
@@ -83,8 +84,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     request = RecordRequest(**options)
     backends = candidates(request.backends)
     who = [(name, one.SIDE, one.FRAMEWORK) for name, one in backends.items()]
-    recording = Recording(Recorder(request.folder, who), backends, request.workers)
-    recording.record(_cases(request))
+    with Working("record") as working:
+        recorder = Recorder(request.folder, who)
+        recording = Recording(recorder, backends, request.workers, working.counted)
+        recording.record(_cases(request))
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)

@@ -1,21 +1,24 @@
 """`difftest support`: which backend can express which path, and why not."""
 
+from typing import Annotated
+
 import click
 
 from difftest.commands import Group
-from difftest.jobs.ask.options import Json, own_options
+from difftest.jobs.ask.options import USUAL_PATHS, Json, own_options, paths_option
 from difftest.jobs.proof.support_table import SAMPLE, Support, markdown, table
 from difftest.jobs.screen.output import print_json
 
 
-def rows() -> list[Support]:
-    """The table over the first cases of seed 0, and as many programs."""
+def rows(paths: tuple[str, ...] = ()) -> list[Support]:
+    """The table over the first cases of seed 0, and as many programs where there are any."""
     from generators.cases import case_at
     from generators.paths import chosen
     from generators.sequence import numbers
     from workers.backends import candidates
 
-    return table((case_at(0, index) for index in numbers(chosen(None), SAMPLE)), candidates())
+    drawn = (case_at(0, index, paths=paths or None) for index in numbers(chosen(paths or None), SAMPLE))
+    return table(drawn, candidates())
 
 
 GROUP = Group.ASK
@@ -23,12 +26,12 @@ GROUP = Group.ASK
 
 @click.command("support")
 @own_options
-def command(*, as_json: Json) -> None:
+def command(*, as_json: Json, paths: Annotated[tuple[str, ...], paths_option(USUAL_PATHS)]) -> None:
     """Print which backend supports which path, and why it does not support the others.
 
     The table is made by asking every backend about generated cases.
     """
-    table_rows = rows()
+    table_rows = rows(paths)
     if as_json:
         support = [
             {"path": r.path, "backend": r.backend, "support": r.word, "reasons": r.reasons}

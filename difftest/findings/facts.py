@@ -8,7 +8,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
-from difftest.cases.options import Feature
+from difftest.cases.options import Feature, option_resets
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 
@@ -34,6 +34,7 @@ FACTS = (
     "options",
     "tied",
     "before_spmd",
+    "wrapping",
 )
 
 
@@ -81,11 +82,12 @@ def facts(case: Case) -> Mapping[str, str]:
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
     by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
-    between spaces, as is what an SPMD program does before it enables SPMD (`before_spmd`). `shards` are
-    `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`. `program` are a program's
-    operators, and `options` their named arguments (`dim=0`), each between spaces; of an argument that JSON
-    lacks its text stands there (`p=inf`), and none that is a list. A module stands as the function that it
-    calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of another.
+    between spaces, as are `wrapping`, what wrappers are told (`sharding.synced=every`), and `before_spmd`,
+    what an SPMD program does before it enables SPMD. `shards` are `whole`, `even`, `uneven` or, where a rank
+    holds nothing of a tensor, `empty`. `program` are a program's operators, and `options` their named
+    arguments (`dim=0`), each between spaces; of an argument that JSON lacks its text stands there (`p=inf`),
+    and none that is a list. A module stands as the function that it calls, with the named arguments of its
+    class. `tied` is `yes` where a layer has the weight of another.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -109,14 +111,23 @@ def facts(case: Case) -> Mapping[str, str]:
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
         "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
+        "wrapping": "".join(f" {one} " for one in _wrapping(case)),
         "shards": evenness.of_case(case),
-        "program": "".join(
-            f" {function_called(layer.title)} " for layer in case.model.layers * case.model.is_program
-        ),
+        "program": "".join(f" {one} " for one in _program(case)),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
+
+
+def _program(case: Case) -> Iterator[str]:
+    yield from (function_called(layer.title) for layer in case.model.operators.values())
+
+
+def _wrapping(case: Case) -> Iterator[str]:
+    """What wrappers are told that is not at its default, as `sharding.synced=every`."""
+    yield from (f"sharding.{name}" for name, _ in option_resets(case.sharded_by))
+    yield from (f"regions.{name}" for name, _ in option_resets(case.cut_by))
 
 
 def _kinds(case: Case) -> list[str]:

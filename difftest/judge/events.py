@@ -87,6 +87,8 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     * `breaks` (`torch.compile`): how often a graph was broken, by the reason; `graphs` are those captured.
     * `clients`: the PJRT clients, in the order in which their processes created them.
     * `misplaced` (XLA): by parameter name, the annotations that differ from the layout.
+    * `misread` (DTensor): what torch's own `full_tensor` makes of tensors otherwise than their pieces say: by
+      shape and placements, the greatest difference on any rank.
     * `jax_backends` (XLA): the platforms that JAX holds clients of.
     * `device`: the type of the device that the run's tensors belong on, as its framework calls it; empty
       where that was not recorded.
@@ -115,6 +117,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     breaks: dict[Word, Count] = {}
     clients: tuple[Client, ...] = ()
     misplaced: dict[str, Misplaced] = {}
+    misread: dict[Word, float] = {}
     jax_backends: tuple[str, ...] = ()
     device: Word = ""
     elsewhere: dict[Word, Count] = {}
@@ -152,6 +155,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             breaks=_most(self.breaks, other.breaks, int),
             clients=_clients(self.clients, other.clients),
             misplaced={**self.misplaced, **other.misplaced, **self.misplaced},  # in this one's order first
+            misread=_most(self.misread, other.misread, float),
             jax_backends=tuple(sorted({*self.jax_backends, *other.jax_backends})),
             device=self.device or other.device,
             elsewhere=_most(self.elsewhere, other.elsewhere, int),
@@ -177,7 +181,7 @@ def _greatest_increases(one: Counts, other: Counts) -> Counts:
     return tuple(accumulate(max(pair) for pair in rises))
 
 
-def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], int]) -> dict[str, T]:
+def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], float]) -> dict[str, T]:
     """The entries of both by name, sorted; of two with one name the greater."""
     names = sorted({*one, *other})
     return {name: max((held[name] for held in (one, other) if name in held), key=size) for name in names}

@@ -122,8 +122,7 @@ def shortfalls(
     ]
     cells = comparisons.cells
     for backend, counts in comparisons.backends().items():
-        agrees = not must_agree or not limits.least_compared or not _agrees_never(counts)
-        if not agrees and not _excuses(counts, never_worked):
+        if must_agree and limits.least_compared and never_agrees(counts, never_worked):
             zero = f"0 of {counts.requested} comparisons agreed"
             messages.append(f"{backend}: {zero} ({_endings(counts)}). {DISAGREES}")
         elif message := _of_few(f"backend {backend}", backend, counts, limits):
@@ -137,8 +136,9 @@ def shortfalls(
     return messages
 
 
-def _agrees_never(counts: Counts) -> bool:
-    return counts.requested >= LEAST_TO_AGREE and not counts.agreed
+def never_agrees(counts: Counts, never_worked: Mapping[str, str] = NEVER_WORKED) -> bool:
+    """Whether a backend should have agreed by now and has not, and no fault ends all of its runs."""
+    return counts.requested >= LEAST_TO_AGREE and not counts.agreed and not _excuses(counts, never_worked)
 
 
 def _excuses(counts: Counts, never_worked: Mapping[str, str]) -> Counter[str]:

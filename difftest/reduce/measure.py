@@ -57,6 +57,7 @@ def _training(case: Case) -> Iterator[int]:
     yield from (
         training.clip_norm is not None,
         training.loss != "mse",
+        training.loss == "first_cotangent",
         training.checkpointing,
         case.dtype != "float32",
     )

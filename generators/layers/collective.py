@@ -3,6 +3,7 @@
 import functools
 from typing import Literal
 
+import msgspec
 from hypothesis import strategies as st
 
 from difftest.cases.layers.collective import REDUCING, SLICED, Collective, Operation
@@ -45,6 +46,28 @@ def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
         reduction=draw(weighted((4, "sum"), (1, "max"), (1, "min"))) if operation in REDUCING else "sum",
         factor=draw(st.sampled_from(FACTORS if exact else (*FACTORS, *OTHER_FACTORS))),
         form=form,
+    )
+
+
+OF_LAYOUTS: tuple[Operation, ...] = ("all_reduce", "reduce", "scatter", "broadcast", "all_gather")
+"""The operations that torch gives tensors with strides to, most of which change a tensor in place."""
+
+
+@functools.cache
+@st.composite
+def strided(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
+    """As `collectives`, of tensors with strides; or `reduce` and `scatter`, with strides or without."""
+    drawn = draw(collectives(mesh=mesh, exact=exact))
+    operation = draw(st.sampled_from((*OF_LAYOUTS, drawn.operation)))
+    new = operation in ("reduce", "scatter")
+    slices = mesh.shape[drawn.axis]
+    sliced = operation in SLICED and drawn.operation not in SLICED
+    return msgspec.structs.replace(
+        drawn,
+        operation=operation,
+        width=drawn.width * slices if sliced else drawn.width,
+        reduction=drawn.reduction if operation in REDUCING else "sum",
+        memory=draw(weighted((1, msgspec.UNSET), (3, "strided"))) if new else "strided",
     )
 
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterable
 from typing import Protocol
 
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
@@ -37,6 +38,12 @@ class Path(Protocol):
     TAKES_ANY_MODEL: bool
     """Whether its layouts fit any model, a module of the user's too."""
 
+    def completed(self, *, case: Case) -> SearchStrategy[Case]:
+        """The drawn case with what only this path draws; `as_drawn` is the function of a path with nothing.
+
+        The numbers of its cases do not move where only a path of its own draws something new.
+        """
+
     def scheduled(self, *, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:
         """What the path's case `index` of `seed` is, or the mesh on which it is drawn.
 
@@ -58,6 +65,11 @@ class Path(Protocol):
 
 def drawn_alone(*, seed: int, index: int, max_world_size: int) -> None:
     """No schedule: every case is drawn."""
+
+
+def as_drawn(*, case: Case) -> SearchStrategy[Case]:
+    """The case as it is, for which nothing is drawn."""
+    return st.just(case)
 
 
 def chosen(paths: Iterable[str] | None) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from generators import layouts as places
 from generators.chances import always, drawn_from, mixed, weighted
 from generators.layers import ByParameter, Layers, Placement
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 from generators.sizes import sequences, widths
 
 DEFAULT = False
@@ -26,6 +26,7 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
+completed = as_drawn
 
 AXES = (
     (3, ("dp",)),

@@ -17,7 +17,7 @@ from generators import layouts as places
 from generators.chances import mixed, sometimes, weighted
 from generators.layers.collective import collectives
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 from generators.training import fits_exact
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
+completed = as_drawn
 
 AXES = ((2, ("dp",)), (1, ("dp_shard",)), (3, ("dp_replicate", "dp_shard")))
 SHARDED = "dp_shard"

@@ -9,7 +9,7 @@ from generators import layouts as places
 from generators import models as shapes
 from generators import training
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 
 DEFAULT = True
 IN_BLOCKS = False
@@ -17,6 +17,7 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
+completed = as_drawn
 purposes = training.purposes
 
 

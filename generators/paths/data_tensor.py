@@ -13,7 +13,7 @@ from generators import training
 from generators.chances import mixed, sometimes
 from generators.layers import ByParameter, Placement
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 
 DEFAULT = True
 IN_BLOCKS = False
@@ -21,6 +21,7 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
+completed = as_drawn
 purposes = training.purposes
 
 AXES = ((2, ("dp", "tp")), (2, ("dp_shard", "tp")), (1, ("dp_replicate", "dp_shard", "tp")))

@@ -11,7 +11,7 @@ from generators import layouts as places
 from generators import models as shapes
 from generators.chances import always, mixed
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 
 DEFAULT = False
 IN_BLOCKS = False
@@ -19,6 +19,7 @@ HAS_FEATURES = True
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
+completed = as_drawn
 
 AXES = ((3, ("dp",)), (2, ("dp_shard",)))
 SHARDED = "dp_shard"

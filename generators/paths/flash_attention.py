@@ -26,7 +26,7 @@ from generators.layers import ByParameter, Placement
 from generators.layers.flash_attention import MOST_SCORES, TENSOR, attentions, followers, size_of
 from generators.layers.residual import mlps
 from generators.models import Purpose
-from generators.paths import drawn_alone
+from generators.paths import as_drawn, drawn_alone
 
 DEFAULT = True
 IN_BLOCKS = False
@@ -34,6 +34,7 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
+completed = as_drawn
 purposes = training.purposes
 
 AXES = ((3, ("dp",)), (2, ("dp_shard",)), (2, ("tp",)), (3, ("dp", "tp")), (1, ("dp_shard", "tp")))

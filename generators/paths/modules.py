@@ -11,12 +11,14 @@ from difftest.cases.model import Model
 from generators.models import Purpose
 from generators.operators import schedule
 from generators.operators.programs import single
-from generators.paths import operators
+from generators.paths import as_drawn, operators
 
 DEFAULT = False
 IN_BLOCKS = True
 HAS_FEATURES = False
 TAKES_ANY_MODEL = False
+
+completed = as_drawn
 
 
 def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:

@@ -18,11 +18,14 @@ from generators.models import Purpose
 from generators.operators import schedule
 from generators.operators.chains import chains
 from generators.operators.programs import single
+from generators.paths import as_drawn
 
 DEFAULT = True
 IN_BLOCKS = True
 HAS_FEATURES = False
 TAKES_ANY_MODEL = False
+
+completed = as_drawn
 
 
 def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:

@@ -37,6 +37,7 @@ def merged(case: Case) -> Spelled:
     used = spelled(case)
     return Spelled(
         built=tuple(line for piece in used for line in piece.built),
+        casts=tuple(line for piece in used for line in piece.casts),
         begun=tuple(line for piece in used for line in piece.begun),
         before=tuple(line for piece in used for line in piece.before),
         update=tuple(line for piece in used for line in piece.update),

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
+from msgspec import UNSET
 
 from difftest.cases import flags
 from difftest.cases.case import Case
@@ -152,7 +153,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    if reason := features.refusal(case):
+    if reason := features.refusal(case) or _without_regions(case, backend):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -162,6 +163,13 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
         return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
+
+
+def _without_regions(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot cut the activations as the case does, or None."""
+    if case.regions is UNSET or _declares(backend, "spells_regions"):
+        return None
+    return f"the case cuts activations, which the template of {backend} cannot write"
 
 
 @cache

@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from difftest.cases import gathered
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Placements, Shard
 from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
@@ -17,6 +20,13 @@ from reports.reproducer.blocks import Written
 MOST_TITLE = 120
 LEAST_TITLE = 40
 """The characters of a docstring: a longer title is cut after a clause, or where that is too early, a word."""
+
+MIXED = "mixed_precision"
+"""The feature of training that `fully_shard` has as a policy."""
+
+Local: TypeAlias = bool | str
+CUT_AS: Mapping[Local, str] = {True: "", False: "Replicate()", "sequence": "Shard(1)", "classes": "Shard(-1)"}
+"""The placement of activations that are local pieces of what is between two layers, of the sequence, ..."""
 
 LINE = 110
 """The most columns of a list of layers in one line; a longer list has one layer per line."""
@@ -120,12 +130,79 @@ def _apart(case: Case, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> l
     return list(grouped.values())
 
 
-def residuals(case: Case) -> Iterator[str]:
-    """The subscripts of residual blocks without a tied weight, innermost first: FSDP gathers each alone."""
-    walked = list(walk(case.model.layers))
-    tied = [path for path, layer in walked if layer.borrows()]
-    blocks = [path for path, layer in walked if layer.held is not None]
-    return (index(path) for path in reversed(blocks) if not any(one.startswith(f"{path}.") for one in tied))
+def gathered_alone(case: Case) -> Iterator[str]:
+    """The subscripts of the modules that FSDP gathers alone, innermost first."""
+    return map(index, gathered.gathered_alone(case))
+
+
+def axes_apart(case: Case) -> Mapping[str, str]:
+    """The axis over which FSDP shards each layer, by its subscript, where it is not the same for all."""
+    return {index(path): axis for path, axis in gathered.axes_apart(case).items()}
+
+
+def sharding(case: Case, *, outermost: bool) -> str:
+    """The options of `fully_shard` that are not at their defaults, as further arguments."""
+    mixed = next((one.options for one in case.training_features if one.name == MIXED), {})
+    given = []
+    if case.sharded_by.reshard_after_forward is not None:
+        given.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
+    if mixed:
+        output = ", output_dtype=torch.float32" if outermost and mixed["output"] == "policy" else ""
+        dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed['reduce']}{output}"
+        given.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
+    if case.sharded_by.offload:
+        given.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
+    return "".join(f", {one}" for one in given)
+
+
+def widened_after(case: Case) -> bool:
+    """Whether the output of FSDP's mixed precision is made float32 behind the model."""
+    features = case.training_features
+    return any(one.name == MIXED and one.options["output"] == "loss" for one in features)
+
+
+def synced(case: Case) -> str:
+    """How FSDP is told which accumulation parts' gradients it reduces; empty where it is all of them."""
+    told = {"last": "set_requires_gradient_sync", "scattered": "set_requires_all_reduce", "every": ""}
+    return told[case.sharded_by.synced]
+
+
+def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
+    """The style of the layer at `path`, as `parallelize_module` takes it."""
+    split, takes, gives = style
+    taken, given = CUT_AS[takes], CUT_AS[gives]
+    if split == "inputs":
+        given = "input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)"
+        return f"PrepareModuleInput({given}, use_local_output=True)"
+    if split == "whole":
+        norm = any(at == path and isinstance(one, LayerNorm | RMSNorm) for at, one in walk(case.model.layers))
+        if norm and takes == gives == "sequence":
+            return "SequenceParallel(use_local_output=True)"
+        return f"Whole({taken}, {given})" if takes or gives else "Whole()"
+    columns = split == "columns"
+    arguments = [
+        f"input_layouts={taken}" if taken and (takes or not columns) else "",
+        f"output_layouts={given}" if given and (gives or columns) else "",
+        "use_local_output=False" if gives == "classes" else "",
+    ]
+    return f"{'Colwise' if columns else 'Rowwise'}Parallel({', '.join(filter(None, arguments))})"
+
+
+def gathers(case: Case) -> bool:
+    """Whether the model gives pieces of the sequence that have to be put together."""
+    last = case.model.layers[-1]
+    return case.cut_by.sequence and not (last.shapes() or last.borrows())
+
+
+def marked_regions(case: Case) -> Iterator[tuple[str, str]]:
+    """Layers whose outputs are annotated, with their partition specs."""
+    held = zip(case.layout.mesh.names, case.layout.batch, strict=True)
+    rows, dims = tuple(name for name, at in held if at == Shard(0)), 3 if case.model.sequence else 2
+    first = rows[0] if len(rows) == 1 else rows or None
+    if case.cut_by.sequence:
+        yield "list(model)[:-1]", python((first, "tp", None))
+    if case.cut_by.loss != "whole":
+        yield "[model]", python((first, *[None] * (dims - 2), "tp"))
 
 
 def convolutions(case: Case) -> set[str]:

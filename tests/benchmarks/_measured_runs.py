@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from real_runs import together
+from real_runs import each_together
 
 from benchmarks._processor_time import processor_seconds
 from difftest.campaign.campaign import ORACLE
@@ -34,11 +34,11 @@ _PHASES = "benchmarks._phases"
 class MeasuredRuns:
     """Executes one run at a time. `seconds` are of processor time, by purpose and by phase.
 
-    Purposes of main runs are the backends, the oracle and its noise floor. `runs` counts processes' runs by
-    purpose.
+    Purposes of main runs are the backends, the oracle and its noise floor; the others have their seconds by
+    backend. `runs` counts runs by purpose.
     """
 
-    seconds: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    seconds: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     runs: Counter[str] = field(default_factory=Counter)
     _zygotes: dict[int, Zygote] = field(default_factory=dict)
     _made: set[tuple[str, str, str]] = field(default_factory=set)
@@ -52,23 +52,24 @@ class MeasuredRuns:
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """A run alone."""
-        with self._measured([case], backend, options):
+        with self._measured([(case, backend)], options):
             return sandbox.run(case, backend, options=options)
 
     def execute_group(
-        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
+        self, runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> list[Outcome | InfrastructureError]:
-        """Runs in shared processes."""
-        with self._measured(cases, backend, options):
-            return together(cases, backend, options)
+        """Runs in shared processes; all count as the first one's backend, but for what has a phase."""
+        with self._measured(runs, options):
+            return each_together(runs, options)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """A context in which the ranks of this process leave their times, and every zygote is warm."""
-        forks, ranks, path = sandbox.zygote_with, sandbox.run_ranks, os.environ.get("PYTHONPATH")
+        replaced: Any = sandbox  # two of its names are not its own
+        forks, ranks, path = replaced.zygote_with, replaced.run_ranks, os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), *filter(None, [path])])
-        sandbox.zygote_with = lambda preload, model=(): zygote_with((*preload, _PHASES), model)
-        sandbox.run_ranks = self._reading(ranks)
+        replaced.zygote_with = lambda preload: zygote_with((*preload, _PHASES))
+        replaced.run_ranks = self._reading(ranks)
         try:
             for name in (ORACLE, *backends.candidates()):
                 zygote = zygote_with((*backends.load(name).PRELOAD, _PHASES))
@@ -76,7 +77,7 @@ class MeasuredRuns:
                 self._zygotes[zygote.pid] = zygote
             yield
         finally:
-            sandbox.zygote_with, sandbox.run_ranks = forks, ranks
+            replaced.zygote_with, replaced.run_ranks = forks, ranks
 
     def used(self) -> float:
         """The processor time so far of this process and of all that it started."""
@@ -92,30 +93,38 @@ class MeasuredRuns:
             try:
                 return run_ranks(zygote, work, *rest)
             finally:
-                for file in (file for folder in work.folders for file in Path(folder).glob("*.phases")):
-                    times = msgspec.json.decode(file.read_bytes(), type=list[dict[str, float]])
-                    self._phases.append((work.backend, times))
+                for backend, folder in zip(work.backends, work.folders, strict=True):
+                    for file in Path(folder).glob("*.phases"):
+                        times = msgspec.json.decode(file.read_bytes(), type=list[dict[str, float]])
+                        self._phases.append((backend, times))
 
         return measured
 
     @contextmanager
-    def _measured(self, cases: Sequence[Case], backend: str, options: Mapping[str, str]) -> Iterator[None]:
+    def _measured(self, runs: Sequence[tuple[Case, str]], options: Mapping[str, str]) -> Iterator[None]:
         before = self._forked()
-        purpose = self._purpose(cases, backend, options)
+        (_, first), purpose = runs[0], self._purpose(*runs[0], options)
         self._phases.clear()
         yield
         used = self._forked() - before
-        self.runs[purpose] += len(cases)
+        main = purpose == first
+        self.runs.update(name if main else purpose for _, name in runs)
         for ran, times in self._phases:
             for again, phases in enumerate(times):
-                of_floor = purpose == ORACLE == ran and again
-                self.seconds[FLOOR if of_floor else purpose].update(phases)
+                of_floor = purpose == ORACLE and again
+                by = phases if main else {ran: sum(phases.values())}
+                self._add(FLOOR if of_floor else ran if main else purpose, by)
                 used -= sum(phases.values())
-        self.seconds[purpose][FORKS_AND_ENDS] += used
+        self._add(purpose, {FORKS_AND_ENDS: used})
 
-    def _purpose(self, cases: Sequence[Case], backend: str, options: Mapping[str, str]) -> str:
-        key = (cases[0].id, backend, str(sorted(options.items())))
-        first = key not in self._made and cases[0].id in self._drawn
+    def _add(self, purpose: str, seconds: Mapping[str, float]) -> None:
+        there = self.seconds[purpose]
+        for phase, used in seconds.items():
+            there[phase] = there.get(phase, 0.0) + used
+
+    def _purpose(self, case: Case, backend: str, options: Mapping[str, str]) -> str:
+        key = (case.id, backend, str(sorted(options.items())))
+        first = key not in self._made and case.id in self._drawn
         self._made.add(key)
         if not first:
             return EVIDENCE

@@ -17,7 +17,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +40,7 @@ from difftest.findings.causes import causes  # noqa: E402
 from difftest.findings.ledger import read_ledger  # noqa: E402
 from difftest.ground.clock import utc_today  # noqa: E402
 from difftest.records.corpus import Corpus  # noqa: E402
+from difftest.records.finding import Finding  # noqa: E402
 from generators.cases import case_at  # noqa: E402
 from workers import backends  # noqa: E402
 
@@ -110,6 +110,7 @@ class Measured:
                 execute=self.runs.execute,
                 execute_group=self.runs.execute_group,
                 corpus=corpus,
+                follows=backends.following(backends.candidates()),
                 explanation=explanation,
                 known_in_full=KNOWN_IN_FULL,
             )
@@ -149,9 +150,9 @@ class Measured:
         if self.first:
             wall, core = self.first
             click.echo(f"the first correct finding after {wall:.1f} s, of which {core:.1f} s of a core")
-        click.echo("| for | runs | core seconds | share | by phase |\n|---|---|---|---|---|")
+        click.echo("| for | runs | core seconds | share | by phase or backend |\n|---|---|---|---|---|")
         for name, seconds in sorted(purposes.items(), key=lambda item: -item[1]):
-            phases = Counter(self.runs.seconds.get(name, {})).most_common()
+            phases = sorted(self.runs.seconds.get(name, {}).items(), key=lambda item: -item[1])
             words = ", ".join(f"{phase} {used:.1f}" for phase, used in phases if used >= 0.05)
             share = f"{seconds / self.seconds:.0%}"
             click.echo(f"| {name} | {self.runs.runs[name]} | {seconds:.1f} | {share} | {words} |")
@@ -178,7 +179,7 @@ def compare_verdicts(before: dict[str, list[str]], after: dict[str, list[str]]) 
 
 def count_causes(seed: int, inputs: int, minutes: Sequence[float]) -> None:
     """Prints the number of distinct causes after so many minutes of a core, and what that is an hour."""
-    measured, findings, left = Measured(), [], list(minutes)
+    measured, findings, left = Measured(), list[Finding](), list(minutes)
     drawn = (one for number in itertools.count() for one in _with_programs(seed, number, inputs))
     for progress in measured.results(drawn):
         findings += progress.new

@@ -135,5 +135,5 @@ def test_no_run_begins_after_the_end_alone_or_in_a_group(tmp_path: Path) -> None
     with pytest.raises(NoTimeError):
         over.execute(case, "oracle", {})
     with pytest.raises(NoTimeError):
-        over.execute_group([case], "oracle", {})
+        over.execute_group([(case, "oracle")], {})
     assert not machine.requests

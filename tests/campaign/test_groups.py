@@ -6,13 +6,23 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from machines import Machine, Wrong, a_campaign, examined, sharded, sharded_with_odd_seed, timeless_tables
+from machines import (
+    Machine,
+    Wrong,
+    a_campaign,
+    backend,
+    examined,
+    sharded,
+    sharded_with_odd_seed,
+    timeless_tables,
+)
 from sample_programs import a_program
 from samples import a_failure, tensor_parallel_case
 
 from difftest.campaign import groups
 from difftest.campaign.campaign import LETHAL_TIMES, ORACLE, TRIES, Campaign
 from difftest.campaign.groups import MOST_CASES, grouped
+from difftest.campaign.new_finding import REPEATS
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.options import Start
 from difftest.ground.errors import NODE_LOST, InfrastructureError, LethalError, StoppedError, UnsupportedError
@@ -34,13 +44,14 @@ class Groups(Machine):
         self.errors, self.spoils = dict[tuple[str, int], InfrastructureError](), dict[str, Exception]()
 
     def execute_group(
-        self, cases: Sequence[Case], backend: str, _options: Mapping[str, str]
+        self, runs: Sequence[tuple[Case, str]], _options: Mapping[str, str]
     ) -> Sequence[Outcome | InfrastructureError]:
-        """The outcome that each case has alone, or its error."""
-        self.groups.append((backend, len(cases)))
+        """The outcome that each run has alone, or its error."""
+        backend = runs[0][1]
+        self.groups.append((backend, len(runs)))
         if backend in self.spoils:
             raise self.spoils[backend]
-        answers = [self.answer(case, backend) for case in cases]
+        answers = [self.answer(case, name) for case, name in runs]
         return [self.errors.get((backend, number), answer) for number, answer in enumerate(answers)]
 
 
@@ -154,11 +165,11 @@ def test_a_lethal_case_of_a_group_is_set_aside_alone(tmp_path: Path) -> None:
 def test_what_is_set_aside_does_not_run_in_a_group(tmp_path: Path) -> None:
     machine = Groups()
     campaign = in_groups(tmp_path, machine)
-    (run, *_) = groups.run_each(campaign, CASES, "spmd")
+    (run, *_) = groups.run_each(campaign, [(case, "spmd") for case in CASES])
     assert not isinstance(run, InfrastructureError)
     campaign.set_aside[CASES[3].id, "spmd", ()] = run
     machine.groups.clear()
-    assert groups.run_each(campaign, CASES, "spmd")[3] is run
+    assert groups.run_each(campaign, [(case, "spmd") for case in CASES])[3] is run
     assert machine.groups == [("spmd", 5)]
 
 
@@ -193,3 +204,43 @@ def test_a_stop_ends_the_campaign_within_a_group(tmp_path: Path) -> None:
     with pytest.raises(StoppedError, match="interrupted"):
         examined(in_groups(tmp_path, machine), *CASES)
     assert not machine.requests, "nothing is tried again"
+
+
+def behind_it(root: Path, machine: Groups) -> Campaign:
+    """A campaign with a second backend of the XLA side, which follows the first in its processes."""
+    three = {"ddp": backend("torch"), "spmd": backend("xla"), "second": backend("xla")}
+    return dataclasses.replace(
+        a_campaign(root, machine, three), execute_group=machine.execute_group, follows={"second": "spmd"}
+    )
+
+
+def test_a_backend_that_follows_another_shares_its_processes(tmp_path: Path) -> None:
+    machine = Groups(second=sharded)
+    (progress,) = examined(behind_it(tmp_path, machine), CASES[0])
+    assert machine.groups == [("spmd", 2)], "the case on both; the others run it alone"
+    verdicts = {name: one.verdict for name, one in progress.result.comparisons.items()}
+    assert verdicts == {"ddp": "agree", "spmd": "agree", "second": "diverge"}
+    assert machine.requests[CASES[0].id, "second"] == REPEATS, "the evidence comes from runs of its own"
+
+
+def test_a_case_whose_program_may_share_no_process_runs_on_each_backend_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    machine = Groups()
+    examined(behind_it(tmp_path, machine), msgspec.structs.replace(CASES[0], start=DEVICE_FIRST))
+    assert not machine.groups
+
+
+def test_a_backend_whose_leader_cannot_express_the_case_runs_alone(tmp_path: Path) -> None:
+    machine = Groups()
+    campaign = behind_it(tmp_path, machine)
+    refusing = dataclasses.replace(
+        campaign, backends={**campaign.backends, "spmd": backend("xla", "it cannot")}
+    )
+    (progress,) = examined(refusing, CASES[0])
+    assert not machine.groups
+    assert {name for name, one in progress.result.comparisons.items() if one.verdict == "agree"} == {
+        "ddp",
+        "second",
+    }

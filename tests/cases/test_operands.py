@@ -9,7 +9,7 @@ from samples import a_case
 from difftest.cases import numbers
 from difftest.cases.case import Case, DType
 from difftest.cases.draws import Floats, round_to
-from difftest.cases.layers.operator import FLOATS, Operand, OperandType
+from difftest.cases.layers.operator import FLOATS, Form, Operand, OperandType
 from difftest.cases.layout import Partial, Shard
 from difftest.ground import plugins
 from workers import backends
@@ -132,3 +132,23 @@ def test_a_backend_runs_programs_or_says_why_not(name: str) -> None:
     refusals = {backend.unsupported(case), backend.unsupported(msgspec.structs.replace(case, seed=2))}
     assert (refusals == {None}) == (name in RUNS_PROGRAMS)
     assert (backend.unsupported(case.unsharded()) is None) == (name in RUNS_PROGRAMS_ON_ONE_RANK)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 4097), (10**9, 0), (0, 10**30), (64, 0, 65), (1,) * 65, (-1,), (64, 65)], ids=str
+)
+def test_no_operand_has_sizes_that_a_size_of_0_hides(shape: tuple[int, ...]) -> None:
+    reason = Operand(shape=shape, values=()).contradiction()
+    assert "allowed: up to 64 dims, sizes from 0, up to 4096 elements, counting 0 as 1" in reason
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4096), (64, 0, 64), (1,) * 64])
+def test_an_operand_may_be_empty_and_have_many_dims(shape: tuple[int, ...]) -> None:
+    assert Operand(shape=shape).contradiction() == ""
+
+
+@pytest.mark.parametrize(("call", "form"), [("Tensor.neg", "method"), ("torch.relu_", "inplace")])
+def test_what_is_called_on_a_tensor_has_one(call: str, form: Form) -> None:
+    bare = an_operator("neg", call=call, form=form, arguments=())
+    assert bare.contradiction() == f"calls {call!r} without arguments; needed: the tensor whose method it is"
+    assert an_operator("neg", call=call, form=form).contradiction() == ""

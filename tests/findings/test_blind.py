@@ -52,7 +52,7 @@ def shares(**changes: object) -> dict[str, float]:
         ({"what": {"greatest": "*e-[01][0-9]"}}, {}),
         ({"nature": "after the first step", "fingerprint": "*-gradients-*"}, {}),
         ({"nature": f"{NOT_UPDATED}*"}, {}),
-        ({"predicts": "mean_over_ranks"}, {}),
+        ({"predicts": "unreduced"}, {}),
         ({"decided_by": "spelling.integers=True"}, {}),
     ],
 )

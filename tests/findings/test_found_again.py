@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from sample_findings import FINDING
 from samples import a_case
-from test_ledger_blocks import WRONG, of_block
+from test_ledger_blocks import MEAN, of_block
 
 from difftest.findings.faults import read_faults
 from difftest.records.corpus import CORPUS, Corpus
@@ -21,7 +21,7 @@ def test_a_finding_shows_the_fault_that_the_ledger_knows_of_it(
     corpus = Corpus(tmp_path / CORPUS)
     corpus.prepare()
     known = replace(
-        FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint, first_seen=f"{DAY}T09:00:00+00:00"
+        FINDING, divergence=MEAN, fingerprint=MEAN.fingerprint, first_seen=f"{DAY}T09:00:00+00:00"
     )
     corpus.save(
         known,

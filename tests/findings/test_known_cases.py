@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from sample_findings import FINDING
 from samples import a_case
-from test_ledger_blocks import WRONG, of_block
+from test_ledger_blocks import MEAN, of_block
 
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
@@ -85,7 +85,7 @@ def test_the_simplest_case_of_a_fault_is_collected(
     block = of_block("cross_entropy", **options)
     corpus = Corpus(tmp_path / CORPUS)
     corpus.prepare()
-    corpus.save(replace(FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint), block)
+    corpus.save(replace(FINDING, divergence=MEAN, fingerprint=MEAN.fingerprint), block)
     corpus.save(FINDING, a_case())
     fault = next(one for one in known() if one.issue.endswith("/185167"))
     text = (KNOWN / f"{fault.name}.toml").read_text().partition(collecting.EXAMPLE)[0]

@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 from samples import a_case
-from shown_operators import cut, entry, failed, forward, on_xla, wrong
+from shown_operators import TODAY, cut, entry, failed, forward, on_xla, wrong
 
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.building_block import BuildingBlock
@@ -15,10 +15,12 @@ from difftest.cases.layout import Replicate
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, Start
 from difftest.findings.facts import facts
+from difftest.findings.ledger import read_ledger
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.facts import NumbersFacts
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
+from difftest.records.evidence import DECIDED_BY
 
 WRONG = Divergence(
     backend="torch_dtensor",
@@ -31,6 +33,8 @@ WRONG = Divergence(
     facts=NumbersFacts(differing=4, elements=4, greatest=0.5, scale=1.0, floor=1e-7),
     ratio=50.0,
 )
+MEAN = replace(WRONG, predicted=("cross_entropy_by_rank",))
+"""The mean of the ranks' means."""
 
 
 def of_block(name: str, **options: bool | str | float) -> Case:
@@ -43,14 +47,15 @@ def test_the_options_of_layers_are_words_in_one_order() -> None:
     assert facts(of_block("cross_entropy", reduction="mean", ignored=True))["layer_options"] == words
 
 
-@pytest.mark.parametrize("why", [{"ignored": True}, {"weighted": True}])
-def test_the_mean_of_a_cross_entropy_of_unequal_ranks_is_known_and_other_reductions_are_not(
-    why: dict[str, bool],
+@pytest.mark.parametrize(
+    ("block", "predicted"),
+    [("cross_entropy", "cross_entropy_by_rank"), ("convolution", "exchanged_columns")],
+)
+def test_a_wrong_output_of_a_block_is_known_where_the_fault_of_dtensor_gives_its_numbers(
+    block: str, predicted: str
 ) -> None:
-    assert entry(WRONG, of_block("cross_entropy", reduction="mean", **why))
-    assert entry(WRONG, of_block("cross_entropy", reduction="sum", **why)) is None
-    equal = dict.fromkeys(why, False)
-    assert entry(WRONG, of_block("cross_entropy", reduction="mean", **equal)) is None
+    assert entry(replace(WRONG, predicted=(predicted,)), of_block(block))
+    assert entry(WRONG, of_block(block)) is None
 
 
 @pytest.mark.parametrize(("operator", "known"), [("unbind.int", True), ("transpose_", True), ("gru", False)])
@@ -59,11 +64,6 @@ def test_what_a_gru_needs_is_known_to_have_no_sharding_rule(operator: str, *, kn
     message = message.replace("int.default", "int")
     shown = replace(failed("", Stage.FORWARD, message), symptom=Symptom.CAPABILITY)
     assert bool(entry(shown, of_block("recurrent"))) is known
-
-
-def test_a_convolution_in_a_block_is_known_to_exchange_columns() -> None:
-    assert entry(WRONG, of_block("convolution", norm="none"))
-    assert entry(WRONG, of_block("depthwise")) is None
 
 
 @pytest.mark.parametrize(("buffers", "alone"), [(("turns",), "yes"), (("turns", "more"), "no")])
@@ -181,5 +181,8 @@ def test_activations_on_the_host_are_known_to_be_those_of_the_trace_in_a_scan(
 ) -> None:
     case = replace(PLAIN, start=Start(accumulation=how), training=Training(accumulation=parts))
     shown = on_xla(forward("", "output.1"))
-    assert bool(entry(shown, with_feature(case, "activations_on_host"))) is known
+    kept = with_feature(case, "activations_on_host")
+    evidence = {DECIDED_BY: "feature.activations_on_host"}
+    assert bool(read_ledger().entry(shown, kept, TODAY, evidence)) is known
+    assert entry(shown, kept) is None
     assert entry(shown, case) is None

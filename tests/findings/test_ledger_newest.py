@@ -44,6 +44,7 @@ FEW_ROWS = a_case((Linear(inputs=4, outputs=3),), mesh=(("tp", 4),), sharded={"0
 MSE = a_case((Linear(inputs=4, outputs=4),), mesh=(("tp", 4),), spelling=Spelling(torch_loss=True))
 
 
+BEFORE = "step 0, backward, 0.weight: 3 / 12 elements (25.0%) differ"
 UNPLACED = "ValueError: Placements not available: XLAShardedTensor requires mesh_shape and partition_spec"
 
 
@@ -108,7 +109,7 @@ def adam(said: str) -> Divergence:
         (refused(Stage.BACKWARD, SECOND), GRID),
         (failed("", Stage.BACKWARD, MIXES), GRID),
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("depthwise", "dp")),
-        (backward(""), block("unet", "tp")),
+        (backward("", detail=BEFORE), block("unet", "tp")),
         (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), block("unet", "tp")),
         (refused(Stage.BACKWARD, NO_RULE.format("avg_pool2d_backward")), LINEAR),
         (refused(Stage.BACKWARD, NO_RULE.format(f"{ATTENTION}_backward")), LINEAR),
@@ -146,7 +147,9 @@ def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) 
         (refused(Stage.BACKWARD, SECOND), LINEAR),
         (failed("", Stage.BACKWARD, MIXES), CONV),
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("unet", "dp")),
-        (backward(""), block("unet", "dp")),
+        (backward("", detail=BEFORE), block("unet", "dp")),
+        (backward("", nature="negated", detail=BEFORE), block("unet", "tp")),
+        (backward("", detail=BEFORE.replace("0.weight", "1.inner.weight")), block("unet", "tp")),
         (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), LINEAR),
         (refused(Stage.BACKWARD, NO_RULE.format("avg_pool3d_backward")), LINEAR),
         (on_xla(forward("nn.TransformerEncoderLayer")), uneven_layer(("tp", 2))),

@@ -1,9 +1,11 @@
 """Models of known faults: each gives the numbers of its fault, and no others at the same tensor."""
 
+from dataclasses import replace as changed
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from samples import (
     Floats,
     Key,
@@ -16,8 +18,9 @@ from samples import (
 )
 
 from difftest.cases import numbers
+from difftest.cases.block import layer
 from difftest.cases.case import Case, Data, Regime, Training
-from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layers.building_block import Arguments, BuildingBlock
 from difftest.cases.layout import Replicate
 from difftest.judge.comparator import compare
 from difftest.judge.measured import measure_run
@@ -94,22 +97,28 @@ def test_an_update_with_the_gradient_as_it_was_is_unclipped() -> None:
     assert (shown.tensor, "unclipped" in shown.predicted) == ("0.weight", False)
 
 
-def apart(by: tuple[float, float], stage: Stage = Stage.BACKWARD) -> Trace:
-    """A run whose two ranks hold a tensor that is off by these numbers."""
+def apart(by: tuple[float, float], stage: Stage = Stage.BACKWARD, share: float = 1.0) -> Trace:
+    """A run whose two ranks hold `share` of a tensor, each off by one of these numbers."""
     key, case = (stage, "0.weight"), a_case()
     right = candidate(case)
     held = right.steps[0][key].pieces
-    return with_pieces(right, 0, key, {rank: held[rank] + off for rank, off in enumerate(by)})
+    return with_pieces(right, 0, key, {rank: share * held[rank] + off for rank, off in enumerate(by)})
 
 
-@pytest.mark.parametrize("stage", [Stage.BACKWARD, Stage.UPDATE])
+@pytest.mark.parametrize(
+    ("stage", "share"), [(Stage.BACKWARD, 1.0), (Stage.BACKWARD, 0.5), (Stage.UPDATE, 1.0)]
+)
 @pytest.mark.parametrize(
     ("by", "fits"), [((0.25, -0.25), True), ((1e3, -1e3), True), ((0.25, 0.25), False), ((0.0, 0.5), False)]
 )
-def test_a_missing_reduction_leaves_the_mean_over_the_ranks_right(
-    by: tuple[float, float], stage: Stage, *, fits: bool
+def test_a_missing_reduction_leaves_the_mean_or_the_sum_over_the_ranks_right(
+    by: tuple[float, float], stage: Stage, share: float, *, fits: bool
 ) -> None:
-    assert ("mean_over_ranks" in predicted(a_case(), apart(by, stage))) is fits
+    assert ("unreduced" in predicted(a_case(), apart(by, stage, share))) is fits
+
+
+def test_halves_of_parameters_are_no_shares_of_an_update() -> None:
+    assert "unreduced" not in predicted(a_case(), apart((0.25, -0.25), Stage.UPDATE, 0.5))
 
 
 def with_loss(case: Case, loss: float) -> Trace:
@@ -223,6 +232,17 @@ def test_a_biased_variance_lacks_one_part_of_the_number_of_values(
     assert load("biased_variance").predicts(run, (0, Stage.UPDATE, name)) is fits
 
 
+@pytest.mark.parametrize("momentum", [0.125, 0.25])
+def test_the_momentum_of_a_norm_is_that_of_its_block(momentum: float) -> None:
+    (norm,), added, name = NORMED.model.layers, np.array([1.0, 2.0, 0.5, 3.0]), "0.norm.running_var"
+    model = replace(NORMED.model, layers=(replace(norm, arguments={"momentum": momentum}),))
+    kept = (1.0 - momentum) ** NORMED.training.accumulation
+    expected, actual = (one_buffer(name, kept + share * added) for share in (1.0, 7 / 8))
+    for case, fits in ((replace(NORMED, model=model), True), (NORMED, False)):
+        run = measure_run(case, "backend", "side", expected, actual)
+        assert load("biased_variance").predicts(run, (0, Stage.UPDATE, name)) is fits
+
+
 def one_buffer(name: str, value: Floats) -> Trace:
     """A trace of one step that has one buffer alone."""
     key = (Stage.UPDATE, name)
@@ -232,3 +252,79 @@ def one_buffer(name: str, value: Floats) -> Trace:
         return Sharded(shape=(4,), dtype="float64", placements=(Replicate(),), pieces=pieces)
 
     return Trace(steps=({key: held(value)},), noise=({key: held(np.full(4, 1e-9))},))
+
+
+def of_block(name: str, arguments: Arguments, sequence: int = 0) -> Case:
+    """A case of one block, data parallel over two ranks."""
+    block = layer(name, arguments)
+    held = dict.fromkeys((f"0.{name}" for name in block.held_buffers), (Replicate(),))
+    return a_case((block,), fed=Data(batch=2), sequence=sequence, sharded=held)
+
+
+def forward(value: Floats, loss: float) -> Trace:
+    """A trace of one step that has an output and a loss."""
+
+    def held(whole: Floats) -> Sharded:
+        pieces = dict.fromkeys(range(2), whole)
+        return Sharded(shape=whole.shape, dtype="float64", placements=(Replicate(),), pieces=pieces)
+
+    tensors = {"output": value, "loss": np.array(loss)}
+    keys = {(Stage.FORWARD, name): whole for name, whole in tensors.items()}
+    noise = {key: held(np.full(whole.shape, 1e-9)) for key, whole in keys.items()}
+    return Trace(steps=({key: held(whole) for key, whole in keys.items()},), noise=(noise,))
+
+
+def require_predicted(name: str, case: Case, right: Floats, wrong: Floats) -> None:
+    """The prediction is about these outputs and their loss, and about no others."""
+    targets = numbers.batch(case, 0).targets
+
+    def shown(value: Floats) -> Trace:
+        return forward(value, float(((value - targets) ** 2).mean()))
+
+    for tensor in ("output", "loss"):
+        at = (0, Stage.FORWARD, tensor)
+        for value, fits in ((wrong, True), (wrong + 1e-3, False), (right, False), (2 * right, False)):
+            run = measure_run(case, "backend", "side", shown(right), shown(value))
+            assert load(name).predicts(run, at) is fits, (tensor, value)
+
+
+@pytest.mark.parametrize(("weighted", "ignored"), [(True, False), (False, True), (True, True)])
+def test_a_cross_entropy_by_rank_is_the_mean_of_the_ranks_means(
+    monkeypatch: pytest.MonkeyPatch, *, weighted: bool, ignored: bool
+) -> None:
+    options = {"vocabulary": 4, "classes": 4, "smoothing": 0.0, "weighted": weighted}
+    case = of_block("cross_entropy", {**options, "ignored": ignored, "reduction": "mean"}, sequence=2)
+    ids, logits = np.array([[0, 1], [2, 3]]), np.random.default_rng(1).normal(size=(4, 4))
+    fed = changed(numbers.batch(case, 0), inputs=ids)
+    monkeypatch.setattr(numbers, "batch", lambda *_: fed)
+    monkeypatch.setattr(numbers, "weights", lambda _: {"0.logits.weight": logits})
+    losses, weights = {}, {}
+    for token, target in {0: 1, 1: 0, 2: 3, 3: 2}.items():
+        factor = [0.25, 0.5, 0.75, 1.0][target] if weighted else 1.0
+        weights[token] = 0.0 if ignored and target == 0 else factor
+        score = logits[token][target] - np.log(np.exp(logits[token]).sum())
+        losses[token] = -score * weights[token]
+    ranks = [sum(losses[one] for one in own) / sum(weights[one] for one in own) for own in ids.tolist()]
+    right, wrong = sum(losses.values()) / sum(weights.values()), sum(ranks) / 2
+    require_predicted("cross_entropy_by_rank", case, *(np.full((2, 2, 1), one) for one in (right, wrong)))
+
+
+def test_exchanged_columns_are_those_of_the_images_of_the_other_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ones everywhere a padded sum over 3 x 3 is 9, at edges 6 and in corners 4; one edge is none."""
+    sizes = {"channels": 1, "filters": 1, "side": 4, "kernel": 3}
+    case = of_block("convolution", {**sizes, "norm": "none", "pool": "adaptive"})
+    fed = changed(numbers.batch(case, 0), inputs=np.ones((2, 16)))
+    monkeypatch.setattr(numbers, "batch", lambda *_: fed)
+    kernel = {"0.conv.weight": np.ones((1, 1, 3, 3)), "0.conv.bias": np.zeros(1)}
+    monkeypatch.setattr(numbers, "weights", lambda _: kernel)
+    right, wrong = (4 * 4 + 8 * 6 + 4 * 9) / 16, (2 * 4 + 2 * 6 + 3 * 2 * 6 + 3 * 2 * 9) / 16
+    require_predicted("exchanged_columns", case, *(np.full((2, 1), one) for one in (right, wrong)))
+
+
+def test_a_block_of_another_kind_has_no_such_fault() -> None:
+    case = of_block(
+        "convolution", {"channels": 1, "filters": 1, "side": 4, "kernel": 1, "norm": "none", "pool": "max"}
+    )
+    value = np.ones((2, 4))
+    run = measure_run(case, "backend", "side", forward(value, 0.0), forward(2 * value, 0.0))
+    assert [name for name in names() if load(name).predicts(run, (0, Stage.FORWARD, "output"))] == []

@@ -44,5 +44,5 @@ def test_the_series_begin_at_whole_blocks() -> None:
     "text", ["", "-1", "seven", "case 7", "programs-1", "7/", "7/-1", "program-1/2/3", "1e3", " 7"]
 )
 def test_another_text_is_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(UsageError, match="allowed: 7, program-7 or known-7"):
+    with pytest.raises(UsageError, match="allowed: 7, program-7, known-7 or control-7"):
         CaseNumber.read(text)

@@ -43,6 +43,7 @@ def test_a_round_has_every_module_and_cuts_parameters_and_buffers() -> None:
     assert all(Case.from_json(case.to_json()) == case for case in cases)
 
 
+@pytest.mark.long  # imports torch
 def test_a_module_names_the_function_of_torch_that_it_calls() -> None:
     functional = pytest.importorskip("torch.nn.functional", reason="needs torch")
     called = {entry.name: function_called(entry.name) for entry in modules()}

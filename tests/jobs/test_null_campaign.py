@@ -202,8 +202,9 @@ def test_the_runs_of_a_group_share_processes_and_each_case_has_its_own_check(req
     requests.clear()
 
     def execute_group(
-        cases: Sequence[Case], name: str, options: Mapping[str, str]
+        runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> list[Outcome | InfrastructureError]:
+        cases, name = [case for case, _ in runs], runs[0][1]
         together.append((name, len(cases)))
         if name == "spmd" and cases[0].forms.unoptimised:
             return [InfrastructureError("a node was lost") for _ in cases]

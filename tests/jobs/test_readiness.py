@@ -116,10 +116,10 @@ def test_a_log_has_a_line_at_once_and_then_every_few_seconds(
     with Working("minimize") as shown:
         run, group = (
             shown.counted(lambda *_: failure),
-            shown.counted_group(lambda cases, *_: [failure] * len(cases)),
+            shown.counted_group(lambda runs, _: [failure] * len(runs)),
         )
         assert run(a_case(), "torch_ddp", {}) is failure
-        assert group([a_case(), a_case()], "torch_ddp", {}) == [failure] * 2
+        assert group([(a_case(), "torch_ddp")] * 2, {}) == [failure] * 2
         shown.step()
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()

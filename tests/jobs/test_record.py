@@ -13,6 +13,7 @@ from samples import a_case
 
 from difftest import cli
 from difftest.ground.errors import InfrastructureError
+from difftest.jobs.screen import activity
 from difftest.records.case_files import write_case
 from workers.isolate import sandbox
 
@@ -118,3 +119,16 @@ def test_record_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["trouble"]) == (1, [])
+
+
+@pytest.mark.usefixtures("machine")
+def test_recording_says_that_it_works_and_counts_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = list[tuple[int, int]]()
+    monkeypatch.setattr(
+        activity.Working, "_count", lambda _, *, started=0, done=0: counted.append((started, done))
+    )
+    done = record(tmp_path)
+    assert "record ..." in done.stderr
+    assert tuple(map(sum, zip(*counted, strict=True))) == (8, 8)

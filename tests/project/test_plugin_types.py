@@ -30,7 +30,7 @@ BROKEN = {
     "order": ("difftest.judge.checks", "loss", r"ORDER = 4", 'ORDER = "four"'),
     "script": ("difftest.judge.checks", "finite", r'"nonfinite"}', '"infinite"}'),
     "traits": ("difftest.judge.checks", "zero_signs", r"TRAITS = .*\n", ""),
-    "prediction": ("difftest.judge.predictions", "mean_over_ranks", r"at: Key\)", "at: str)"),
+    "prediction": ("difftest.judge.predictions", "unreduced", r"at: Key\)", "at: str)"),
     "ablations": ("difftest.findings.ablations", "dtype", r"ORDER = \d+", 'ORDER = "late"'),
     "simplifications": ("difftest.reduce.simplifications", "mesh", r"\(one_device, ", "(1, "),
     "command": ("difftest.commands", "support", r"def command\(", "def support("),

@@ -31,6 +31,7 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
+from difftest.cases.wrapping import Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
 from difftest.reduce.journal import Journal
@@ -75,6 +76,8 @@ def a_decoder(**rest: Any) -> Case:  # noqa: ANN401  fields of a case
     options: dict[str, Any] = {
         "replication": Replication(static_graph=True, no_sync=False),
         "start": Start(marked="before"),
+        "sharding": Sharding(synced="every", offload=True),
+        "regions": Regions(sequence=True),
     }
     return a_case(
         DECODER,
@@ -129,6 +132,9 @@ PROGRAM = a_program(
     *(an_operator("sin", operands={name: Operand(shape=(4, 3)) for name in ("input", "unused")}),) * 2
 )
 """Its simplifications are tested in `test_reduce_programs`."""
+UNUSED = msgspec.structs.replace(
+    PROGRAM, training=msgspec.structs.replace(PROGRAM.training, loss="first_cotangent")
+)
 rich = pytest.mark.parametrize("case", RICH, ids=range(len(RICH)))
 
 
@@ -497,7 +503,9 @@ def test_uneven_sizes_stay_uneven_on_fewer_ranks() -> None:
 
 def test_every_simplification_has_a_rich_case_to_simplify() -> None:
     idle = [
-        each.__name__ for each in simplifications() if not any(any(each(case)) for case in (*RICH, PROGRAM))
+        each.__name__
+        for each in simplifications()
+        if not any(any(each(case)) for case in (*RICH, PROGRAM, UNUSED))
     ]
     assert not idle, "RICH needs a case that has what these take away"
 
@@ -527,6 +535,8 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "sdpa",
             "spelling",
             "features",
+            "sharding",
+            "regions",
             "seed",
             "schema",
         )

@@ -22,7 +22,10 @@ LEAST_ACCEPTED = 0.01
     [
         (0, 200),
         pytest.param(200, 19_800, marks=pytest.mark.long),
-        pytest.param(20_000, 100_000, marks=[pytest.mark.slow, pytest.mark.nightly]),
+        *(
+            pytest.param(first, 20_000, marks=[pytest.mark.slow, pytest.mark.nightly])
+            for first in range(20_000, 120_000, 20_000)
+        ),
     ],
 )
 def test_no_mutated_case_is_code_in_a_script_or_ends_in_a_traceback(first: int, count: int) -> None:

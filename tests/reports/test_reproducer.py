@@ -232,6 +232,7 @@ def test_the_checks_without_a_script_are_those_of_more_than_a_runs_numbers() -> 
         "annotation",
         "buffers",
         "determinism",
+        "full_tensor",
         "on_device",
         "recompile",
         "rejection",

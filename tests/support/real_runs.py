@@ -60,6 +60,15 @@ def together(
     return groups.run(cases, requests, deadline=deadline, options=options)
 
 
+def each_together(
+    runs: Sequence[tuple[Case, str]], options: Mapping[str, str] = MappingProxyType({})
+) -> list[Outcome | InfrastructureError]:
+    """As `together`, for cases that have a backend each."""
+    requests = [new_request(case, backend) for case, backend in runs]
+    cases = [case for case, _ in runs]
+    return groups.run(cases, requests, deadline=RUN_SECONDS, options=options)
+
+
 def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = RUN_SECONDS) -> bool:
     """Whether `outcome` agrees with the oracle's by every check; the oracle may take `deadline` seconds."""
     side = plugins.load("workers.backends", backend).SIDE

@@ -127,14 +127,14 @@ def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatc
 
 def test_a_group_has_an_outcome_or_an_error_for_each_of_its_cases(pool: dispatch.Pool) -> None:
     cases = [small_case(), tensor_parallel_case(), small_case(3)]
-    first, refused, last = pool.execute_group(cases, DDP, {})
+    first, refused, last = pool.execute_group([(case, DDP) for case in cases], {})
     assert isinstance(refused, UnsupportedError)
     origins = [one.origin for one in (first, last) if isinstance(one, Trace)]
     assert [origin and origin.case for origin in origins] == [cases[0].id, cases[2].id]
 
 
 def test_workers_with_a_planted_fault_run_the_cases_of_a_group_alone(pool: dispatch.Pool) -> None:
-    outcomes = pool.execute_group([small_case(), small_case(3)], DDP, {VARIABLE: "exception"})
+    outcomes = pool.execute_group([(small_case(), DDP), (small_case(3), DDP)], {VARIABLE: "exception"})
     assert [one.message for one in outcomes if isinstance(one, Failure)] == ["planted failure"] * 2
 
 

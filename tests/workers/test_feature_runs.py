@@ -44,7 +44,9 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "frozen": {"name": "0.weight"},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
+    "kept_state_dict": {},
     "maximize": {},
+    "mixed_precision": {"reduce": "float32", "output": "policy"},
     "nesterov": {},
     "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
     "parameter_groups": {"decay": 0.25},
@@ -52,7 +54,9 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "save_and_load": {"step": 2},
     "schedule": {"kind": "step", "factor": 0.5},
     "sharded_optimizer": {},
+    "skipped_block": {"block": "1", "parts": 2},
     "tensor_rate": {},
+    "unfreezing": {"name": "0.weight", "step": 2},
     "weight_decay": {"decay": 0.25},
     "zeroed_gradients": {},
 }
@@ -93,7 +97,7 @@ def with_feature(name: str) -> Case:
     kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
     again = name == "reentrant_checkpoint"
     training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
-    model = RECOMPUTED if again else PERCEPTRON
+    model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
     return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
 
@@ -110,10 +114,13 @@ WITH_OPTION = {
 }
 """A case of every planted fault of an option of training, which that option alone makes show it."""
 
+OF_WRAPPERS = ("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy")
+"""The planted faults of features that the path `wrappers` alone draws."""
+
 FAULTS = {
     name: fault
     for name, fault in faults.all_faults().items()
-    if fault.paths == ("features",) and name not in WITH_OPTION
+    if (fault.paths == ("features",) or name in OF_WRAPPERS) and name not in WITH_OPTION
 }
 
 

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
+import ray  # noqa: E402
 from ray._private import worker as ray_worker  # noqa: E402
 
 from workers.cluster import connection, dispatch, health, instance, start  # noqa: E402
@@ -123,11 +126,42 @@ def test_a_call_that_waits_is_cut_at_the_end_of_the_time() -> None:
         one.require()
 
 
-def test_a_run_in_flight_is_cut_and_its_worker_is_not_used_again() -> None:
-    with start.cluster(None, 1) as workers:
+def test_a_run_in_flight_is_cut_and_its_worker_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with start.cluster(None, 1) as workers, ThreadPoolExecutor(1) as thread:
         pool = dispatch.Pool(workers)
-        connection.current().cut = time.monotonic() + 3.0
+        team, taken = pool.team(DDP), list[Any]()
+        take, began = team.take, threading.Event()
+
+        def taking() -> Any:  # noqa: ANN401  Ray gives actor handles no type
+            taken.append(take())
+            began.set()
+            return taken[-1]
+
+        monkeypatch.setattr(team, "take", taking)
+        running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
+        assert began.wait(60.0)
+        connection.current().cut = 0.0
         with pytest.raises(NoTimeError):
-            pool.execute(small_case(), DDP, {VARIABLE: "hang"})
+            running.result()
         with pytest.raises(NoTimeError):
             pool.execute(small_case(), DDP)
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(taken[0].ready.remote(), timeout=60.0)
+        assert len(taken) == 1
+
+
+def test_a_worker_is_free_again_where_the_time_ends_before_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with start.cluster(None, 1) as workers:
+        team = dispatch.Pool(workers).team(DDP)
+        one = connection.current()
+
+        def over(*_: object) -> None:
+            raise NoTimeError
+
+        with monkeypatch.context() as late:
+            late.setattr(one, "result", over)
+            with pytest.raises(NoTimeError):
+                team.take()
+        assert team.take()

@@ -89,6 +89,21 @@ def test_inputs_of_one_case_compile_once_and_each_gives_what_it_gives_alone(back
         assert same_bits(sandbox.run(case, backend), outcome), case.id
 
 
+@pytest.mark.parametrize("case", [small_case(), case_at(0, 71, max_world_size=4), EXP])
+def test_a_backend_behind_another_compiles_nothing_and_gives_what_it_gives_alone(case: Case) -> None:
+    leads, follows = real_runs.each_together([(case, "xla_spmd"), (case, "xla_annotated")])
+    assert isinstance(leads, Trace)
+    assert isinstance(follows, Trace)
+    assert follows.origin
+    assert follows.origin.backend == "xla_annotated"
+    assert {*follows.events.graphs} == {leads.events.graphs[-1]}, "those that the process has compiled"
+    alone = sandbox.run(case, "xla_annotated")
+    assert isinstance(alone, Trace)
+    assert same_bits(alone, follows)
+    assert judged(follows) == judged(alone)
+    assert follows.environment == alone.environment
+
+
 @pytest.mark.parametrize(
     ("spoiled", "backend", "symptom", "kind"),
     [

@@ -24,7 +24,7 @@ from torch.testing import make_tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import UnaryUfuncInfo
 
-from difftest.cases.layers.operator import Form
+from difftest.cases.layers.operator import MOST_DIMS, Form
 from generators.operators import table
 from generators.operators.table import Header, OperatorEntry, Sample
 from tools.operators.calls import Call, NotRecordedError, called, method_name, name_of
@@ -222,14 +222,14 @@ def _errors(op: Any, calls: dict[Form, str]) -> Iterator[Sample]:  # noqa: ANN40
         except NoDataError:
             continue
         sample = Sample(operands=encoder.operands, arguments=arguments, options=options)
-        reason, small = str(one.error_regex), not any(map(_elements_over, encoder.operands.values()))
+        reason, small = str(one.error_regex), not any(map(_too_large, encoder.operands.values()))
         if encoder.operands and small and reason not in rejecting and rejected(op.full_name, calls, sample):
             rejecting[reason] = sample
     yield from itertools.islice(rejecting.values(), MOST_ERRORS)
 
 
-def _elements_over(operand: Any) -> bool:  # noqa: ANN401
-    return math.prod(operand.shape) > FEW_ELEMENTS
+def _too_large(operand: Any) -> bool:  # noqa: ANN401
+    return math.prod(operand.shape) > FEW_ELEMENTS or len(operand.shape) > MOST_DIMS
 
 
 def _print_totals(entries: Sequence[OperatorEntry]) -> None:

@@ -6,6 +6,7 @@ that join it, never at the top of its file.
 """
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from difftest.campaign.campaign import ORACLE
@@ -84,6 +85,12 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
     plugins.require(__name__, map(_without_environment, wanted), allowed)
     loaded = {name: load(name) for name in wanted or allowed}
     return {name: backend for name, backend in loaded.items() if wanted or _is_usual(backend.PROFILE)}
+
+
+def following(names: Iterable[str]) -> dict[str, str]:
+    """For each backend that can run behind another in the same processes that other, in its environment."""
+    leaders = {name: profile(name).follows for name in names}
+    return {name: name.replace(plugins.plain(name), leader, 1) for name, leader in leaders.items() if leader}
 
 
 def _is_usual(profile: Profile) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from msgspec import structs
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -15,11 +17,12 @@ from difftest.cases.layout import Placements, replicated
 from workers import sides
 from workers.torch import devices, process_groups
 from workers.torch.shares import share
-from workers.training import redistribution
+from workers.training import redistribution, regions
 from workers.training.pieces import dtensor_placements
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.distributed.tensor import DTensor, Placement
 
     from workers.training.session import Session
 
@@ -46,21 +49,27 @@ def session(
     case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
 ) -> Iterator["Session"]:
     """Joins and makes DTensors of parameters, buffers and batch, so that losses and gradients are global."""
+    from torch.distributed.tensor.parallel import loss_parallel
+
     from workers.torch import flash
+    from workers.torch.readers import Readers
     from workers.torch.rules import Rules, forget
     from workers.training.memory import pieces_laid_out
     from workers.training.session import Session
 
     forget(case)
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member, _beside_plain_tensors(case):
-        facts, rules = process_groups.describe(member), Rules()
+        facts, rules, readers = process_groups.describe(member), Rules(), Readers()
+        apart = case.cut_by.loss != "whole" and member.mesh.ndim == 1  # loss_parallel takes one mesh axis
         yield Session(
             dtype=process_groups.dtype_of(case),
             place=partial(_place, member),
             feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
-            read=partial(process_groups.read, member),
+            read=partial(process_groups.read, member, readers=readers),
             device=member.device.type,
             total=_total,
+            loss=_loss if apart else None,
+            quiet=(lambda _module, _last: loss_parallel()) if apart else lambda _module, _last: nullcontext(),
             operators=replace(
                 flash.operators(member.case, facts),
                 move=redistribution.mover(member.mesh),
@@ -68,7 +77,7 @@ def session(
             ),
             environment=facts,
             observe=rules.observe,
-            events=rules.events,
+            events=lambda: structs.replace(rules.events(), misread=readers.misread),
         )
 
 
@@ -100,6 +109,10 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
             placements = layout.parameters.get(f"{path}.{name}", replicated(layout.mesh))
             kept = name not in inner._non_persistent_buffers_set  # noqa: SLF001  no public name
             inner.register_buffer(name, _distributed(member, buffer, placements), persistent=kept)
+    if member.case.cut_by.sequence:
+        there, back = (dtensor_placements(at) for at in (regions.in_sequence(member.case), layout.batch))
+        for _, between in regions.between(module):
+            between.register_forward_hook(partial(_through, there, back))
     return module
 
 
@@ -117,6 +130,27 @@ def _distributed(member: process_groups.Member, tensor: "Tensor", placements: Pl
     held = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
     shape, stride = tensor.shape, tensor.stride()
     return DTensor.from_local(held, member.mesh, where, run_check=False, shape=shape, stride=stride)
+
+
+def _through(
+    there: "list[Placement]",
+    back: "list[Placement]",
+    _module: "nn.Module",
+    _inputs: object,
+    output: "DTensor",
+) -> "DTensor":
+    """An activation by way of other placements: DTensor has no rule for a product of a cut sequence."""
+    return output.redistribute(placements=there).redistribute(placements=back)
+
+
+def _loss(case: Case, output: "Tensor", targets: "Tensor", count: int) -> "Tensor":
+    """The loss of the output's classes, cut over the only mesh axis."""
+    from torch.distributed.tensor import Shard
+
+    from workers.torch import parallel_loss
+
+    cut = cast("DTensor", output).redistribute(placements=[Shard(output.dim() - 1)])
+    return parallel_loss.loss_of(case, cut, targets, count)
 
 
 def _total(loss: "Tensor") -> "Tensor":

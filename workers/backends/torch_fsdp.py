@@ -5,12 +5,14 @@ Residual blocks are gathered one at a time.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from difftest.cases.case import Case
-from difftest.cases.layers import walk
+from difftest.cases.gathered import axes_apart, gathered_alone
 from difftest.cases.layout import Placement, Replicate, Shard, ways
+from difftest.cases.options import FeatureOption
 from workers import sides
 from workers.torch import devices, process_groups
 from workers.training.refusals import for_modules_only, mixed_rows
@@ -31,6 +33,9 @@ PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment
 
+MIXED = "mixed_precision"
+"""The feature of training that `fully_shard` has as a policy."""
+
 
 @for_modules_only
 def unsupported(case: Case) -> str | None:
@@ -42,6 +47,8 @@ def unsupported(case: Case) -> str | None:
     if reason := mixed_rows(case):
         return reason
     axes = case.layout.mesh.names
+    if axes_apart(case):
+        return None
     if len(axes) > 2:  # noqa: PLR2004  one to replicate over, one to shard over
         return "fully_shard shards over one axis and replicates over one; the mesh has more"
     return refusal(case, axes) if case.world_size > 1 else None
@@ -82,36 +89,68 @@ def session(
 ) -> Iterator["Session"]:
     """Joins the process group and shards over the layout's mesh, of one axis or two."""
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
-        yield process_groups.local_session(
-            member, lambda module: shard(case, module.to(member.device), member.mesh), quiet
+        joined = process_groups.local_session(
+            member, lambda module: shard(case, module.to(member.device), member.mesh), partial(quiet, case)
         )
+        yield told(case, joined)
+
+
+def told(case: Case, session: "Session") -> "Session":
+    """The session of `fully_shard` with the case's options."""
+    factor = case.sharded_by.gradient_divide_factor
+    return replace(session, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
 
 
 def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
     """`fully_shard` of the residual blocks and then of the rest, each parameter along the layout's dim.
 
-    A block that uses a tied weight belongs to the rest, because FSDP2 requires modules that share a parameter
-    in one group.
+    What is a group by itself is what the case's `sharding` says. A block that uses a tied weight belongs to
+    the rest, because FSDP2 requires modules that share a parameter in one group.
     """
     from torch.distributed.fsdp import fully_shard
 
     assert mesh.mesh_dim_names  # noqa: S101  our meshes have names
+    if apart := axes_apart(case):
+        for path, axis in apart.items():
+            fully_shard(module.get_submodule(path), mesh=mesh[axis], **_options(case, outermost=False))
+        return module
     dims = {
         parameter: dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
     }
-    placement = partial(_placement, dims)
-    for path in reversed(_blocks(case)):
-        fully_shard(module.get_submodule(path), mesh=mesh, shard_placement_fn=placement)
-    fully_shard(module, mesh=mesh, shard_placement_fn=placement)
+    how = partial(fully_shard, mesh=mesh, shard_placement_fn=partial(_placement, dims))
+    for group in (*map(module.get_submodule, gathered_alone(case)), module):
+        how(group, **_options(case, outermost=group is module))
+        if case.sharded_by.summed:
+            cast("FSDPModule", group).set_force_sum_reduction_for_comms(True)
+        if factor := case.sharded_by.gradient_divide_factor:
+            cast("FSDPModule", group).set_gradient_divide_factor(factor)
+    if mixed(case).get("output") == "loss":
+        module.register_forward_hook(lambda _module, _inputs, output: output.float())
     return module
 
 
-def _blocks(case: Case) -> list[str]:
-    layers = list(walk(case.model.layers))
-    tied = [path for path, layer in layers if layer.borrows()]
-    return [
-        p for p, layer in layers if layer.held is not None and not any(t.startswith(f"{p}.") for t in tied)
-    ]
+def _options(case: Case, *, outermost: bool) -> dict[str, Any]:
+    """The arguments of `fully_shard` that are not at their defaults; the model's output alone is cast."""
+    import torch
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
+
+    options: dict[str, Any] = {}
+    if case.sharded_by.reshard_after_forward is not None:
+        options["reshard_after_forward"] = case.sharded_by.reshard_after_forward
+    if case.sharded_by.offload:
+        options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
+    if policy := mixed(case):
+        options["mp_policy"] = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16,
+            reduce_dtype=getattr(torch, str(policy["reduce"])),
+            output_dtype=torch.float32 if outermost and policy["output"] == "policy" else None,
+        )
+    return options
+
+
+def mixed(case: Case) -> dict[str, FeatureOption]:
+    """The options of mixed precision; none where the case has no such feature."""
+    return next((feature.options for feature in case.training_features if feature.name == MIXED), {})
 
 
 def dim(case: Case, name: str, axis: str) -> int:
@@ -130,9 +169,20 @@ def _placement(dims: "dict[nn.Parameter, int]", parameter: "nn.Parameter") -> "T
 
 
 def quiet(
+    case: Case,
     module: "nn.Module",
     last: bool,  # noqa: FBT001  the session's signature
 ) -> AbstractContextManager[None]:
-    """Reduces gradients in the last accumulation part only."""
-    cast("FSDPModule", module).set_requires_gradient_sync(last)
+    """Reduces gradients in the accumulation parts that the case's `sharding` says, usually in the last."""
+    from torch.distributed.fsdp import FSDPModule
+
+    groups = [module] if isinstance(module, FSDPModule) else list(module.children())
+    for group in (one for one in groups if isinstance(one, FSDPModule)):
+        match case.sharded_by.synced:
+            case "last":
+                group.set_requires_gradient_sync(last)
+            case "scattered":
+                group.set_requires_all_reduce(last)
+            case "every":
+                pass
     return nullcontext()

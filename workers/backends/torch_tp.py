@@ -8,6 +8,7 @@ without the optimizer's knowledge.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from workers.training import tp_plan
 from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from workers.training.session import Session
 
@@ -53,9 +54,38 @@ def session(
 ) -> Iterator["Session"]:
     """Joins; where the layout only replicates, its mesh has one more axis, of one rank, to shard over."""
     with process_groups.joined(case, rank, rendezvous, _mesh(case), kind) as member:
-        yield process_groups.local_session(
-            member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always
+        sharded = bool(_data_axes(case))
+        joined = process_groups.local_session(
+            member, partial(_place, member), partial(torch_fsdp.quiet, case) if sharded else _always
         )
+        joined = torch_fsdp.told(case, joined) if sharded else joined
+        yield _with_classes_apart(joined) if case.cut_by.loss != "whole" and case.world_size > 1 else joined
+
+
+def _with_classes_apart(session: "Session") -> "Session":
+    """The session whose loss is computed of the pieces of the output that the ranks over tp have."""
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    from workers.torch import parallel_loss
+
+    @contextmanager
+    def quiet(module: "nn.Module", last: bool) -> Iterator[None]:  # noqa: FBT001  the session's signature
+        with session.quiet(module, last), loss_parallel():
+            yield
+
+    return replace(
+        session,
+        loss=parallel_loss.loss_of,
+        whole=_whole,
+        total=lambda loss: session.total(_whole(loss)),
+        quiet=quiet,
+    )
+
+
+def _whole(tensor: "Tensor") -> "Tensor":
+    from torch.distributed.tensor import DTensor
+
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]:  # noqa: FBT001
@@ -104,7 +134,9 @@ def _mesh(case: Case) -> Mesh:
 
 
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
-    from torch.distributed.tensor.parallel import parallelize_module
+    from torch.distributed.tensor import Replicate as Whole
+    from torch.distributed.tensor import Shard as Cut
+    from torch.distributed.tensor.parallel import PrepareModuleOutput, parallelize_module
 
     from workers.training.build import tie_again
 
@@ -112,6 +144,9 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     axis = (member.mesh.mesh_dim_names or ())[-1]
     styles = {path: style for path, style in tp_plan.styles(case).items() if path not in _convolutions(case)}
     module = parallelize_module(module.to(member.device), member.mesh[axis], styles)
+    if tp_plan.gathers(case):
+        gathering = PrepareModuleOutput(output_layouts=Cut(1), desired_output_layouts=Whole())
+        module = parallelize_module(module, member.mesh[axis], gathering)
     tie_again(module, case)
     axes = tuple(name for name in member.mesh.mesh_dim_names or () if name != axis)
     return torch_fsdp.shard(case, module, member.mesh[axes]) if axes else module

@@ -8,6 +8,7 @@ check of annotations reports it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TITLE = "DTensor annotation on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = sides.XLA
+PROFILE = replace(sides.XLA, follows="xla_spmd")
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

@@ -10,14 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.layout import Placements
 from workers import sides
-from workers.training import refusals
+from workers.training import refusals, regions
 from workers.xla import flash, legitimate, scan, sharding, spmd, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from workers.training.operators import Operators
     from workers.training.session import Session
@@ -53,7 +54,7 @@ def with_kernels(
     operators, kernels = operators_of(world)
     scans = case.start.accumulation == "scan" and case.training.accumulation > 1
     further = legitimate.GRAPHS_OF_A_SCAN if scans else 0
-    session = spmd.session(world, partial(placed, world), operators=operators, further_graphs=further)
+    session = spmd.session(world, partial(_with_regions, world), operators=operators, further_graphs=further)
     return replace(
         session,
         environment={**session.environment, **kernels},
@@ -79,3 +80,20 @@ def placed(world: sharding.World, module: "nn.Module") -> "nn.Module":
         for name, placements in annotated.items():
             world.mark(held(module, name), placements)
     return module
+
+
+def _with_regions(world: sharding.World, module: "nn.Module") -> "nn.Module":
+    """The module on the devices, which annotates what its layers give as the case's `regions` cut that."""
+    case, module = world.case, placed(world, module)
+    if case.cut_by.sequence:
+        for _, inner in regions.between(module):
+            inner.register_forward_hook(partial(_marked, world, regions.in_sequence(case)))
+    if case.cut_by.loss != "whole":
+        module.register_forward_hook(partial(_marked, world, regions.in_classes(case)))
+    return module
+
+
+def _marked(
+    world: sharding.World, placements: Placements, _module: "nn.Module", _inputs: object, output: "Tensor"
+) -> "Tensor":
+    return world.mark(output, placements)

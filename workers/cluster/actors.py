@@ -93,15 +93,17 @@ class Runner:
 
     def run_group(
         self,
-        cases: Sequence[bytes],
-        backend: str,
+        runs: Sequence[tuple[bytes, str]],
         deadline: float,
         options: dict[str, str],
         numbers: Sequence[str],
     ) -> list[Outcome | InfrastructureError]:
         """Runs of several cases, as `workers.isolate.groups.run` makes them; the rest is as in `run`."""
-        parsed = list(map(Case.from_json, cases))
-        requests = [new_request(case, backend, number) for case, number in zip(parsed, numbers, strict=True)]
+        parsed = [Case.from_json(case) for case, _ in runs]
+        requests = [
+            new_request(case, backend, number)
+            for case, (_, backend), number in zip(parsed, runs, numbers, strict=True)
+        ]
         return groups.run(parsed, requests, deadline=deadline, options=options)
 
 

@@ -113,22 +113,26 @@ class Pool:
         return self._check(outcome, request)
 
     def execute_group(
-        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
+        self, runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> list[Outcome | InfrastructureError]:
         """Runs cases on the next free actor, in shared processes where that is possible.
 
-        Each has its outcome, or the error that `execute` would raise. An error that spoils all is raised.
-        Workers over several nodes, and those with a planted fault, run one case after another.
+        Each run has its outcome, or the error that `execute` would raise. An error that spoils all is raised.
+        Workers over several nodes or in several environments, and those with a planted fault, run one case
+        after another.
         """
-        if environments.of(backend, self._places).nodes > 1 or faults.VARIABLE in options:
-            return [_or_error(partial(self.execute, case, backend, options)) for case in cases]
-        requests = [new_request(case, backend) for case in cases]
-        numbers, texts = [request.number for request in requests], [case.to_json() for case in cases]
-        longest = RUNS_AT_MOST * len(cases) * longest_seconds(self._deadline * limits.work_factor(options))
-        doing = f"ran {len(cases)} cases from {cases[0].id} on"
-        outcomes = self._call(
-            backend, doing, longest, "run_group", texts, backend, self._deadline, dict(options), numbers
-        )
+        backend, *others = [name for _, name in runs]
+        place = environments.of(backend, self._places)
+        elsewhere = any(environments.of(name, self._places) != place for name in others)
+        if elsewhere or place.nodes > 1 or faults.VARIABLE in options:
+            return [_or_error(partial(self.execute, case, name, options)) for case, name in runs]
+        requests = [new_request(case, name) for case, name in runs]
+        numbers = [request.number for request in requests]
+        texts = [(case.to_json(), name) for case, name in runs]
+        longest = RUNS_AT_MOST * len(runs) * longest_seconds(self._deadline * limits.work_factor(options))
+        doing = f"ran {len(runs)} cases from {runs[0][0].id} on"
+        arguments = (texts, self._deadline, dict(options), numbers)
+        outcomes = self._call(backend, doing, longest, "run_group", *arguments)
         return [
             one if isinstance(one, InfrastructureError) else _or_error(partial(self._check, one, request))
             for one, request in zip(outcomes, requests, strict=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
-from difftest.ground.errors import InfrastructureError
+from difftest.ground.errors import InfrastructureError, NoTimeError, StoppedError
 from workers.cluster import connection, environments
 from workers.cluster.actors import Crew, Runner
 from workers.cluster.environments import Environment
@@ -49,7 +49,7 @@ class Team:
             self._hire()
             with contextlib.suppress(queue.Empty):
                 actor = self._free.get(timeout=POLL_SECONDS)
-                if _answers(actor):
+                if self._answers(actor):
                     return actor
                 self.lose(actor)
             if self._standing:
@@ -79,6 +79,20 @@ class Team:
             places = self._nodes.pop(actor, ())
         self._hire()
         return places
+
+    def _answers(self, actor: Any) -> bool:  # noqa: ANN401
+        """Whether an idle worker is still alive. Checked before a run, so that a dead worker costs no run.
+
+        Where the time is over or the connection ended before it could say so, it stays free.
+        """
+        try:
+            connection.current().result(actor.ready.remote(), environments.PLACEMENT_SECONDS)
+        except ray.exceptions.RayError:
+            return False
+        except (NoTimeError, StoppedError):
+            self.give_back(actor)
+            raise
+        return True
 
     def _hire(self) -> None:
         """Requests the missing workers.
@@ -114,15 +128,6 @@ class Team:
             f"the cluster did not place a worker for {self._environment} within {seconds:g} s: "
             f"the cluster has {resources}{last}"
         )
-
-
-def _answers(actor: Any) -> bool:  # noqa: ANN401
-    """Whether an idle worker is still alive. Checked before a run, so that a dead worker costs no run."""
-    try:
-        connection.current().result(actor.ready.remote(), environments.PLACEMENT_SECONDS)
-    except ray.exceptions.RayError:
-        return False
-    return True
 
 
 def _hired(environment: Environment) -> Any:  # noqa: ANN401

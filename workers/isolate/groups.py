@@ -1,4 +1,4 @@
-"""Runs of several cases: those that need the same processes share them, until one fails."""
+"""Runs of several cases or backends: those that need the same processes share them, until one fails."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,10 +12,10 @@ from workers.isolate import limits, sandbox
 def run(
     cases: Sequence[Case], requests: Sequence[Origin], *, deadline: float, options: Mapping[str, str]
 ) -> list[Outcome | InfrastructureError]:
-    """An outcome for each case, or the error by which the machine spoiled it.
+    """An outcome for each run, or the error by which the machine spoiled it.
 
-    `requests` has the request for each case, all for one backend; `deadline`, in seconds, is that of each
-    case, and `options` are as in `sandbox.run`. The error is an `UnsupportedError` where this machine's
+    `requests` has the request for each of the cases, with its backend; `deadline`, in seconds, is that of
+    each run, and `options` are as in `sandbox.run`. The error is an `UnsupportedError` where this machine's
     packages cannot run the case. After a failure the processes are fresh, since a framework that has failed
     once may fail again for that reason. For the same reason a case that fails after others runs again in
     fresh processes, unless the framework only refused it. What every rank refused is no reason for fresh
@@ -45,10 +45,10 @@ def run(
 
 
 def _alike(indices: Iterable[int], cases: Sequence[Case], requests: Sequence[Origin]) -> list[list[int]]:
-    """The indices in sets whose cases need as many processes with the same environment variables."""
-    alike = dict[tuple[int, tuple[tuple[str, str], ...]], list[int]]()
+    """The indices in sets whose runs need as many of the same processes with equal environment variables."""
+    alike = dict[tuple[object, ...], list[int]]()
     for index in indices:
         module, case = backends.load(requests[index].backend), cases[index]
-        key = module.processes(case), tuple(sorted(module.environment(case).items()))
+        key = module.PRELOAD, module.processes(case), *sorted(module.environment(case).items())
         alike.setdefault(key, []).append(index)
     return list(alike.values())

@@ -11,13 +11,13 @@ import msgspec
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every rank of a run does: it runs `cases` (JSON) one after another on a backend.
+    """What every rank of a run does: it runs `cases` (JSON) one after another.
 
-    For each case there are the number that its outcome repeats, and the folder of its results. `environment`
-    has further environment variables.
+    For each case there are its backend, the number that its outcome repeats, and the folder of its results.
+    `environment` has further environment variables.
     """
 
-    backend: str
+    backends: tuple[str, ...]
     cases: tuple[str, ...]
     numbers: tuple[str, ...]
     folders: tuple[str, ...]

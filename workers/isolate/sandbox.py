@@ -17,14 +17,13 @@ from difftest.ground.own_folder import own_folder
 from difftest.judge.outcome import Failure, Origin, Outcome, Trace
 from workers import backends
 from workers.deadlines import DEADLINE_SECONDS
-from workers.isolate import limits, refused, run_folder
+from workers.isolate import limits, own_imports, refused, run_folder
 from workers.isolate.answers import new_request, require_answer
 from workers.isolate.failures import failure_of, refusal_of
 from workers.isolate.limits import RunLimits
 from workers.isolate.messages import Work
 from workers.isolate.ranks import Ranks, Share, run_ranks
-from workers.isolate.zygotes import zygote_with
-from workers.own import preloads
+from workers.isolate.zygotes import Zygote, zygote_with
 
 
 def run(  # noqa: PLR0913  everything but case and backend has a default
@@ -63,8 +62,8 @@ def run_first(
 
     These are the traces, and what every rank refused (`workers.isolate.refused`), up to the first other
     failure, and that failure if it counts whatever ran before or nothing did. `requests` has the request for
-    each case, all for one backend. The first case decides what the processes are; the others must need the
-    same. The rest is as in `run`.
+    each case, with its backend. The first run decides what the processes are; the others must need the same.
+    The rest is as in `run`.
     """
     backend = requests[0].backend
     try:
@@ -83,11 +82,11 @@ def _run(
 ) -> Sequence[Outcome]:
     backend = requests[0].backend
     module = backends.load(backend)
-    zygote = zygote_with(module.PRELOAD, preloads.of_case(cases[0]))
+    zygote = _zygote(module.PRELOAD, cases[0], backend)
     with own_folder("run") as folder:
         folders = run_folder.prepared(folder, len(cases))
         work = Work(
-            backend=backend,
+            backends=tuple(origin.backend for origin in requests),
             cases=tuple(case.to_json().decode() for case in cases),
             numbers=tuple(origin.number for origin in requests),
             folders=tuple(map(str, folders)),
@@ -107,6 +106,24 @@ def _run(
             msg = f"case {cases[len(outcomes) - 1].id} failed on {backend} while {reason}"
             raise InfrastructureError(msg)
         return outcomes
+
+
+_unfit = set[tuple[str, ...]]()
+"""What users' models import that no zygote can: it starts threads, or uses a device."""
+
+
+def _zygote(preload: tuple[str, ...], case: Case, backend: str) -> Zygote:
+    """The process from which the ranks are forked: with what the user's model imports, where it has one."""
+    own = own_imports.preload(case, backend)
+    if own and own not in _unfit:
+        zygote = zygote_with((*preload, *own))
+        try:
+            zygote.warm()
+        except InfrastructureError:
+            _unfit.add(own)
+        else:
+            return zygote
+    return zygote_with(preload)
 
 
 def _finished(ranks: Ranks, cases: Sequence[Case], requests: Sequence[Origin]) -> list[Outcome]:

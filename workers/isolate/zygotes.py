@@ -240,26 +240,14 @@ _at_exit = ExitStack()
 atexit.register(_at_exit.close)
 
 
-def zygote_with(preload: tuple[str, ...], model: tuple[str, ...] = ()) -> Zygote:
-    """The zygote that has imported these modules: one connection in each process, for all callers.
-
-    `model` is what a model of the user's imports (`module:attribute`), for all backends once.
-    """
+def zygote_with(preload: tuple[str, ...]) -> Zygote:
+    """The zygote that has imported these modules: one connection in each process, for all callers."""
     with _zygotes_lock:
-        base = (*BASE, *model)
-        if preload[: len(BASE)] == BASE:
-            preload = (*base, *preload[len(BASE) :])
         if preload not in _zygotes:
-            _zygotes[preload] = Zygote(preload, _folder(), _base(preload, base))
+            more = preload != BASE and preload[: len(BASE)] == BASE
+            _zygotes[preload] = Zygote(preload, _folder(), zygote_with(BASE) if more else None)
             _at_exit.callback(_zygotes[preload].stop)
         return _zygotes[preload]
-
-
-def _base(preload: tuple[str, ...], base: tuple[str, ...]) -> Zygote | None:
-    """The zygote that one with `preload` is forked from: `base`, or for that one `BASE`; None for none."""
-    if preload[: len(BASE)] != BASE or preload == BASE:
-        return None
-    return zygote_with(BASE) if preload == base else zygote_with(BASE, base[len(BASE) :])
 
 
 def share(folder: Path) -> None:

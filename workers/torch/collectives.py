@@ -6,7 +6,7 @@ that ranks share it lacks more (`LACKING`). `_broadcast_coalesced` is the list f
 the result is multiplied.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, distributed
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
 from workers.training import operators
+from workers.training.memory import laid_out
 from workers.training.parcels import packed, unpacked
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Te
 
     def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
         with torch.no_grad():  # on the batch: nothing before it learns
-            return unpacked(_dispatch(packed(tensor, spec), spec, mesh.get_group(spec.axis))) * spec.factor
+            parcels = [_laid_out(parcel, spec) for parcel in packed(tensor, spec)]
+            return unpacked(_dispatch(parcels, spec, mesh.get_group(spec.axis))) * spec.factor
 
     return carry_out
 
@@ -52,19 +54,16 @@ def _dispatch(parcels: list[Tensor], spec: Collective, group: distributed.Proces
     ):
         msg = f"{spec.operation} ({spec.form}) over gloo is not supported for the tensors of GPUs"
         raise NotImplementedError(msg)
-    match spec.operation:
-        case "all_reduce":
-            return _all_reduce(parcels, spec, group)
-        case "broadcast":
-            return _broadcast(parcels, spec, group)
-        case "all_gather":
-            return [_all_gather(parcel, spec, group) for parcel in parcels]
-        case "reduce_scatter":
-            return [_reduce_scatter(parcel, spec, group) for parcel in parcels]
-        case "all_to_all":
-            return [_all_to_all(parcel, spec, group) for parcel in parcels]
-        case "permute":
-            return _permute(parcels, spec.ranks, group)
+    if spec.operation in ONE_BY_ONE:
+        return [ONE_BY_ONE[spec.operation](parcel, spec, group) for parcel in parcels]
+    if spec.operation == "permute":
+        return _permute(parcels, spec.ranks, group)
+    return (_all_reduce if spec.operation == "all_reduce" else _broadcast)(parcels, spec, group)
+
+
+def _laid_out(parcel: Tensor, spec: Collective) -> Tensor:
+    """A tensor that lies in memory as the case says; it shares none with others."""
+    return laid_out(parcel, "strided") if spec.memory == "strided" else parcel
 
 
 def _reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
@@ -93,7 +92,7 @@ def _broadcast(parcels: list[Tensor], spec: Collective, group: distributed.Proce
 
 
 def _all_gather(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    gathered = parcel.new_empty(spec.ranks, *parcel.shape[1:])
+    gathered = _laid_out(parcel.new_empty(spec.ranks, *parcel.shape[1:]), spec)
     if spec.form == "list":
         distributed.all_gather(list(gathered.split(1)), parcel, group=group)
     else:
@@ -102,7 +101,7 @@ def _all_gather(parcel: Tensor, spec: Collective, group: distributed.ProcessGrou
 
 
 def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    own = torch.empty_like(parcel[:1])
+    own = _laid_out(torch.empty_like(parcel[:1]), spec)
     if spec.form == "list":
         distributed.reduce_scatter(own, list(parcel.split(1)), op=_reduction(spec), group=group)
     else:
@@ -111,12 +110,35 @@ def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.Process
 
 
 def _all_to_all(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    received = torch.empty_like(parcel)
+    received = _laid_out(torch.empty_like(parcel), spec)
     if spec.form == "list":
         distributed.all_to_all(list(received.split(1)), list(parcel.split(1)), group=group)
     else:
         distributed.all_to_all_single(received, parcel, group=group)
     return received
+
+
+def _reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    """What the first rank gets; what the others are left with is not defined, and counts as zeros."""
+    distributed.reduce(parcel, op=_reduction(spec), group=group, group_dst=0)
+    return parcel if group.rank() == 0 else torch.zeros_like(parcel)
+
+
+def _scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    own = _laid_out(torch.empty_like(parcel[:1]), spec)
+    pieces = [_laid_out(piece, spec) for piece in parcel.split(1)] if group.rank() == 0 else None
+    distributed.scatter(own, pieces, group=group, group_src=0)
+    return own
+
+
+ONE_BY_ONE: Mapping[str, Callable[[Tensor, Collective, distributed.ProcessGroup], Tensor]] = {
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "reduce": _reduce,
+    "scatter": _scatter,
+}
+"""The operations that are called for one parcel after another; a list is the pieces of each."""
 
 
 def _permute(parcels: list[Tensor], ranks: int, group: distributed.ProcessGroup) -> list[Tensor]:

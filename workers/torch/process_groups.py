@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import structs
+
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.judge.outcome import Array, Sharded
 from workers.torch import devices, joining, strided
+from workers.torch.readers import Readers, is_uneven
 from workers.training.pieces import global_shape, own_rows, sharded, values
 
 if TYPE_CHECKING:
@@ -115,12 +118,12 @@ def local_session(
     from workers.torch.rules import Rules
     from workers.training.session import Session
 
-    facts, rules = describe(member), Rules()
+    facts, rules, readers = describe(member), Rules(), Readers()
     return Session(
         dtype=dtype_of(member.case),
         place=place,
         feed=partial(_feed, member),
-        read=partial(read, member),
+        read=partial(read, member, readers=readers),
         device=member.device.type,
         scale=float(member.case.layout.data_ranks),
         total=partial(_total, member),
@@ -130,7 +133,7 @@ def local_session(
         ),
         environment=facts,
         observe=rules.observe,
-        events=rules.events,
+        events=lambda: structs.replace(rules.events(), misread=readers.misread),
     )
 
 
@@ -156,17 +159,17 @@ def describe(member: Member) -> dict[str, str]:
     }
 
 
-def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
+def read(member: Member, tensor: "Tensor", placements: Placements, readers: Readers | None = None) -> Sharded:
     """The piece that this rank holds of a tensor expected at `placements`.
 
-    A DTensor is read at the placements that it reports.
+    A DTensor is read at the placements that it reports, and `readers` hold its `full_tensor` against that.
     """
     import torch
     from torch.distributed.tensor import DTensor
 
     with torch.no_grad():
         if isinstance(tensor, DTensor):
-            piece, observed = _settled(member, tensor, placements)
+            piece, observed = _settled(member, tensor, placements, readers)
             return sharded(tensor, observed, {member.rank: piece})
         shape = global_shape(member.case, tensor, placements)
         return sharded(tensor, placements, {member.rank: _array(tensor)}, shape)
@@ -186,7 +189,9 @@ def _total(member: Member, loss: "Tensor") -> "Tensor":
     return loss
 
 
-def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[Array, Placements]:
+def _settled(
+    member: Member, tensor: "DTensor", expected: Placements, readers: Readers | None
+) -> tuple[Array, Placements]:
     """The local part with its placements.
 
     What our layouts cannot express (partial sums, strided shards) is gathered and then cut as expected.
@@ -195,9 +200,14 @@ def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[A
 
     mesh = member.case.layout.mesh
     if all(type(p) in (distributed.Shard, distributed.Replicate) for p in tensor.placements):
-        return _array(tensor.to_local()), _observed(mesh, tensor, expected)
+        piece, observed = _array(tensor.to_local()), _observed(mesh, tensor, expected)
+        if readers and is_uneven(tensor):
+            readers.compare(tensor, piece, local_slices(tensor.shape, observed, mesh, member.rank))
+        return piece, observed
     if any(map(strided.is_strided, tensor.placements)):
         whole = strided.gathered(tensor, _array(tensor.to_local()))
+        if readers:
+            readers.compare(tensor, whole, (slice(None),) * whole.ndim)
     else:
         whole = _array(tensor.full_tensor())
     return whole[local_slices(whole.shape, expected, mesh, member.rank)], expected

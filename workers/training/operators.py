@@ -129,7 +129,7 @@ def collect(tensor: Tensor, spec: Collective) -> Tensor:
     return done.reshape(tensor.shape[0], spec.outputs)
 
 
-def _collected(group: Tensor, spec: Collective) -> Tensor:
+def _collected(group: Tensor, spec: Collective) -> Tensor:  # noqa: PLR0911  one for each operation
     ranks = spec.ranks
     match spec.operation:
         case "all_reduce":
@@ -147,6 +147,10 @@ def _collected(group: Tensor, spec: Collective) -> Tensor:
             )
         case "permute":
             return group.roll(1, 0)
+        case "reduce":
+            return torch.cat([reduced(group, spec), torch.zeros_like(group[1:])])
+        case "scatter":
+            return torch.stack(group[0].chunk(ranks, -1))
         case "broadcast":
             return group[:1].expand_as(group)
 

@@ -75,7 +75,10 @@ class _Program:
         """The results, the loss and the gradients; and the operators whose results were elsewhere."""
         layout, only = self.case.layout, self._only_operator()
         everywhere = replicated(layout.mesh)
-        losses = [self._loss(name, tensor) for name, tensor in results.items() if tensor.requires_grad]
+        used = [(name, tensor) for name, tensor in results.items() if tensor.requires_grad]
+        if self.case.training.loss == "first_cotangent":
+            used = used[:1]
+        losses = [self._loss(name, tensor) for name, tensor in used]
         read = {(Stage.FORWARD, name): self._read(tensor, everywhere) for name, tensor in results.items()}
         if losses:
             total = sum(self.session.total(loss.detach()) for loss in losses)

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from difftest.cases.case import Case
 from difftest.cases.layout import Placements
 from difftest.judge.events import Events
 from difftest.judge.outcome import Sharded, Trace
@@ -72,6 +73,9 @@ class Session:
     * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once,
       where a framework has its own way of accumulating or of differentiating. A part is its tensors on the
       host; `forward` gives a part's output and loss.
+    * `does`: the features of training that the backend has by a means of its own, and places itself.
+    * `whole(output)`: the output of the module as it is read, where its classes are apart.
+    * `loss(case, output, targets, count)`: the loss of such an output; None for the usual functions.
     * `spelled`: whether the program takes the forms of the case's spelling. The oracle takes none.
     * `device`: the type of the device that the placed module's tensors must be on, as the framework calls it.
     * `environment`: what the numbers depend on (versions, device), which the trace records.
@@ -83,6 +87,9 @@ class Session:
     feed: Callable[[Tensor], Tensor]
     read: Callable[[Tensor, Placements], Sharded]
     device: str
+    does: frozenset[str] = frozenset()
+    whole: Callable[[Tensor], Tensor] = lambda output: output
+    loss: Callable[[Case, Tensor, Tensor, int], Tensor] | None = None
     spelled: bool = True
     wide: bool = False
     scale: float = 1.0

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from difftest.cases.case import Case
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.cases.options import Spelling
+from workers.training.class_weights import of_classes
 from workers.training.operators import Operators
 
 DIFFERENT_NUMBERS = 8
@@ -45,8 +46,10 @@ def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
         mean, values = functional.mse_loss(output, targets.to(output.dtype)), output.numel()
     else:
         rows, classes = output.flatten(0, -2), targets.flatten()
-        if case.data.ignored or case.model.own:
-            total = functional.cross_entropy(rows, classes, ignore_index=IGNORE_INDEX, reduction="sum")
+        if case.data.ignored or case.model.own or case.cut_by.weighted:
+            total = functional.cross_entropy(
+                rows, classes, of_classes(case, rows), ignore_index=IGNORE_INDEX, reduction="sum"
+            )
             return total / count
         mean, values = functional.cross_entropy(rows, classes), targets.numel()
     return mean if values == count else mean * (values / count)

@@ -10,15 +10,34 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Placement, Replicate, Shard
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 AXIS = "tp"
+NORMS = (LayerNorm, RMSNorm)
+IN_SEQUENCES = (*NORMS, Activation, Attention, Embedding, Linear, Residual)
+"""The layers that work on a piece of the sequence, or are given all of it by their styles."""
 
-Style: TypeAlias = tuple[Literal["columns", "rows", "whole"], bool, bool]
-"""How a layer is split, whether it takes a local piece of the activations, and whether it gives one."""
+Local: TypeAlias = bool | Literal["sequence", "classes"]
+"""Whether activations are local pieces of what is between two layers, of the sequence, or of the classes.
+
+False: they are whole.
+"""
+
+Style: TypeAlias = tuple[Literal["columns", "rows", "whole", "inputs"], Local, Local]
+"""How a layer is split, which local piece of the activations it takes, and which it gives.
+
+`inputs`: its inputs alone are gathered, for the layers in it.
+"""
 
 
 def refusal(case: Case) -> str | None:
@@ -32,7 +51,27 @@ def refusal(case: Case) -> str | None:
     if case.layout.batch[-1] != Replicate():
         return "tensor parallelism replicates the batch over tp; the layout cuts it"
     reasons = (_no_style(case, path, layer) for path, layer in walk(case.model.layers))
-    return next((reason for reason in reasons if reason), None)
+    return next((reason for reason in reasons if reason), _no_region(case))
+
+
+def _no_region(case: Case) -> str | None:
+    """Why no styles cut the activations as the case's `regions` say, or None."""
+    layers = [layer for _, layer in walk(case.model.layers)]
+    if case.cut_by.sequence:
+        if not case.model.sequence or case.model.sequence % _size(case):
+            return "SequenceParallel takes pieces of the sequence that are equally long"
+        if not all(isinstance(layer, IN_SEQUENCES) for layer in layers) or not layers[0].shapes():
+            return "a layer of this model needs more of the sequence than its rank's piece"
+    if case.cut_by.loss != "whole" and not _has_classes(case):
+        return "loss_parallel needs a last layer that is split by columns, and cross-entropy"
+    return None
+
+
+def _has_classes(case: Case) -> bool:
+    """Whether the last layer gives every rank classes of its own."""
+    last, path = case.model.layers[-1], str(len(case.model.layers) - 1)
+    splits = last.TENSOR_PARALLEL == "linear" and _split(case, last, path) == "columns"
+    return splits and case.training.loss == "cross_entropy"
 
 
 def _no_style(case: Case, path: str, layer: Layer) -> str | None:
@@ -52,12 +91,50 @@ def _no_style(case: Case, path: str, layer: Layer) -> str | None:
 
 def plan(case: Case) -> dict[str, Style]:
     """The style of every layer that has parameters, by its path."""
-    return dict(_styles(case, case.model.layers, ""))
+    usual = dict(_styles(case, case.model.layers, ""))
+    last = str(len(case.model.layers) - 1)
+    if case.cut_by.sequence and case.world_size > 1:
+        once = _prepared(case, usual)
+        usual = {path: _in_sequence(case, path, style, once) for path, style in usual.items()}
+        usual |= dict.fromkeys(once, ("inputs", "sequence", False))
+    if case.cut_by.loss != "whole" and case.world_size > 1:
+        usual[last] = (*usual[last][:2], "classes")
+    return usual
+
+
+def _in_sequence(case: Case, path: str, style: Style, once: Sequence[str]) -> Style:
+    """The style with pieces of the sequence where activations were whole.
+
+    What the model is given and what it gives is whole. Attention needs all positions between its projections,
+    and those in `once` gather them ahead of these.
+    """
+    attentions = {at for at, layer in walk(case.model.layers) if isinstance(layer, Attention)}
+    own, _, name = path.rpartition(".")
+    needs_all, gives_all = own in attentions and name == "o", own in attentions and name != "o"
+    last = path == str(len(case.model.layers) - 1)
+    split, takes, gives = style
+    gathered = gives_all and own in once
+    takes = takes or (False if path == "0" or needs_all or gathered else "sequence")
+    return split, takes, gives or (False if last or gives_all else "sequence")
+
+
+def _prepared(case: Case, plan: dict[str, Style]) -> list[str]:
+    """The paths of the attentions that gather their inputs once: their projections are all by columns."""
+    paths = [path for path, layer in walk(case.model.layers) if isinstance(layer, Attention)]
+    columns = [path for path in paths if all(plan[f"{path}.{name}"][0] == "columns" for name in "qkv")]
+    return columns if case.cut_by.prepared else []
+
+
+def gathers(case: Case) -> bool:
+    """Whether the model gives pieces of the sequence that have to be put together."""
+    last = case.model.layers[-1]
+    return case.cut_by.sequence and not (last.shapes() or last.borrows())
 
 
 def styles(case: Case) -> "dict[str, ParallelStyle]":
     """The plan as `parallelize_module` takes it."""
-    return {path: _style(style) for path, style in plan(case).items()}
+    norms = {path for path, layer in walk(case.model.layers) if isinstance(layer, NORMS)}
+    return {path: _style(style, norm=path in norms) for path, style in plan(case).items()}
 
 
 def _styles(case: Case, layers: Sequence[Layer], prefix: str) -> Iterator[tuple[str, Style]]:
@@ -131,19 +208,37 @@ def _size(case: Case) -> int:
     return case.layout.mesh.shape[-1]
 
 
-def _style(style: Style) -> "ParallelStyle":
+def _style(style: Style, *, norm: bool) -> "ParallelStyle":
     from torch.distributed.tensor import Replicate as Whole
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+    from torch.distributed.tensor import Shard as Cut
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+    )
 
     split, takes, gives = style
+    kinds = {False: Whole(), True: None, "sequence": Cut(1), "classes": Cut(-1)}
+    if split == "inputs":
+        return PrepareModuleInput(
+            input_layouts=(Cut(1), None), desired_input_layouts=(Whole(), None), use_local_output=True
+        )
     if split == "columns":
-        return ColwiseParallel(output_layouts=None if gives else Whole())
+        given = Cut(1) if takes == "sequence" else None
+        return ColwiseParallel(
+            input_layouts=given, output_layouts=kinds[gives], use_local_output=gives != "classes"
+        )
     if split == "rows":
-        return RowwiseParallel(input_layouts=None if takes else Whole())
-    return _whole()
+        return RowwiseParallel(
+            input_layouts=kinds[takes], output_layouts=None if gives is False else kinds[gives]
+        )
+    if norm and takes == gives == "sequence":
+        return SequenceParallel(use_local_output=True)
+    return _whole(kinds[takes], kinds[gives])
 
 
-def _whole() -> "ParallelStyle":
+def _whole(takes: Any, gives: Any) -> "ParallelStyle":  # noqa: ANN401  placements
     """Parameters replicated over tp as DTensors, like torchtitan's NoParallel.
 
     Clipping and the optimizer then have tensors of one kind.
@@ -151,7 +246,7 @@ def _whole() -> "ParallelStyle":
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, distribute_module
-    from torch.distributed.tensor import Replicate as TorchReplicate
+    from torch.distributed.tensor import Replicate as Replicated
     from torch.distributed.tensor.parallel import ParallelStyle
 
     class Whole(ParallelStyle):
@@ -162,10 +257,11 @@ def _whole() -> "ParallelStyle":
 
         @staticmethod
         def _take(_module: nn.Module, inputs: tuple[Tensor, ...], device_mesh: DeviceMesh) -> DTensor:
-            return DTensor.from_local(inputs[0], device_mesh, (TorchReplicate(),), run_check=False)
+            given = DTensor.from_local(inputs[0], device_mesh, (takes,), run_check=False)
+            return given.redistribute(device_mesh, (Replicated(),))
 
         @staticmethod
         def _give(_module: nn.Module, output: DTensor, device_mesh: DeviceMesh) -> Tensor:
-            return output.redistribute(device_mesh, (TorchReplicate(),)).to_local()
+            return output.redistribute(device_mesh, (gives,)).to_local()
 
     return Whole()

@@ -27,6 +27,7 @@ from workers.own.masks import Masks
 from workers.own.precision import wide
 from workers.training import program, spelling
 from workers.training.build import build
+from workers.training.class_weights import of_targets
 from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
 from workers.training.features import Features, TrainingProgress
@@ -40,7 +41,7 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
     """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
     forms = case.forms if session.spelled else Spelling()
-    features = made_features(case.training_features, plain=not session.spelled)
+    features = made_features(case.training_features, plain=not session.spelled, done=session.does)
     features.require(session.reads_values)
     made.require(case, session.reads_values)
     plan = Plan(
@@ -164,7 +165,7 @@ class _Run:
             with self.session.quiet(self.module, index == len(parts) - 1):
                 output, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
                 results[Stage.FORWARD, _output(index)] = self.session.read(
-                    output.detach(), self.case.layout.batch
+                    self.session.whole(output.detach()), self.case.layout.batch
                 )
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
@@ -205,7 +206,8 @@ class _Run:
         """The loss of what the module returns, of which `output` is compared."""
         if self.case.training.loss == "own":
             return made.loss(self.case, outputs, targets, count)
-        return (spelling.loss_of if self.forms.torch_loss else loss_of)(self.case, output, targets, count)
+        usual = spelling.loss_of if self.forms.torch_loss else loss_of
+        return (self.session.loss or usual)(self.case, output, targets, count)
 
     def _hosts(self, part: Batch) -> list[Tensor]:
         """Inputs, targets and extras on the host, floating-point ones in the session's dtype."""
@@ -274,7 +276,7 @@ def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
     valid = targets != IGNORE_INDEX
     logs = functional.log_softmax(output, dim=-1)
     chosen = logs.gather(-1, (targets * valid).unsqueeze(-1)).squeeze(-1)
-    return -(chosen * valid).sum() / count
+    return -(chosen * valid * of_targets(case, targets, chosen)).sum() / count
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Mesh
+from difftest.ground.errors import UnsupportedError
 from workers.training import operators
 from workers.training.parcels import packed, unpacked
 
@@ -85,6 +86,9 @@ def _dispatch(
                 for source, target in zip(group, [*group[1:], group[0]], strict=True)
             ]
             return [xm.collective_permute(parcel, pairs) for parcel in parcels]
+        case "reduce" | "scatter":
+            msg = f"torch_xla's xla_model has no {spec.operation}"
+            raise UnsupportedError(msg)
 
 
 def _each(

@@ -13,10 +13,14 @@ class Options(FeatureOptions, frozen=True):
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
-        """Not before the first step, when there is no state yet."""
+        """Not before the first step, when there is no state yet.
+
+        The path `wrappers` saves there too, as trainers do that begin with a checkpoint.
+        """
         if case.training.steps == 1 or has(case, "save_and_load"):
             return None
-        return {"step": range(1, case.training.steps), "resharded": (False, True)}
+        least = 0 if case.path == "wrappers" else 1
+        return {"step": range(least, case.training.steps), "resharded": (False, True)}
 
     def spelled(self, _training: Training) -> None:
         """No script has one yet."""

@@ -11,13 +11,20 @@ from difftest.cases.layout import Layout, Shard
 from difftest.cases.ranges import Range, is_dyadic
 
 Operation: TypeAlias = Literal[
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute", "broadcast"
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "permute",
+    "broadcast",
+    "reduce",
+    "scatter",
 ]
 
-SLICED: tuple[Operation, ...] = ("reduce_scatter", "all_to_all")
+SLICED: tuple[Operation, ...] = ("reduce_scatter", "all_to_all", "scatter")
 """The operations that take a slice of the width for every rank of the group."""
 
-REDUCING: tuple[Operation, ...] = ("all_reduce", "reduce_scatter")
+REDUCING: tuple[Operation, ...] = ("all_reduce", "reduce_scatter", "reduce")
 
 
 class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
@@ -28,8 +35,10 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     A rank holds (rows, width). `all_gather` puts the group's tensors side by side (width times the group's
     size), `reduce_scatter` leaves each rank its slice of the reduced width, `all_to_all` exchanges slices of
     the width; `permute` shifts to the next rank of the group; `broadcast` takes the tensor of the group's
-    first rank. `factor` multiplies the result. `form` is how the
-    framework is called: with one tensor, or with a list of them (the width's two halves).
+    first rank, and `scatter` leaves each rank its slice of that; `reduce` gives the reduced tensor to the
+    first rank alone, and the others zeros. `factor` multiplies the result. `form` is how the framework is
+    called: with one tensor, or with a list of them (the width's two halves). With `memory` the tensors are
+    every second element of larger ones.
     """
 
     BETWEEN_RANKS: ClassVar[bool] = True
@@ -41,6 +50,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     reduction: Literal["sum", "max", "min"] = "sum"
     factor: float = 1.0
     form: Literal["single", "list"] = "single"
+    memory: Literal["strided"] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ranks(self) -> int:
@@ -50,7 +60,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     @property
     def outputs(self) -> int:
         """The width of the result."""
-        sizes = {"all_gather": self.width * self.ranks, "reduce_scatter": self.width // self.ranks}
+        part = self.width // self.ranks
+        sizes = {"all_gather": self.width * self.ranks, "reduce_scatter": part, "scatter": part}
         return sizes.get(self.operation, self.width)
 
     def gives(self, width: int) -> int:
@@ -110,6 +121,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
             (self.reduction != "sum", (f"reduces by {self.reduction}", {"reduction": "sum"})),
             (self.factor != 1.0, (f"multiplies by {self.factor:g}", {"factor": 1.0})),
             (self.form != "single", ("is called with a list of tensors", {"form": "single"})),
+            (self.memory is not msgspec.UNSET, ("of tensors with strides", {"memory": msgspec.UNSET})),
         )
         return tuple(part for present, part in parts if present)
 
@@ -124,9 +136,11 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         return msgspec.structs.replace(self, mesh=shape, axis=axis, width=width)
 
     def features(self) -> Iterator[str]:
-        """The operation with its form and reduction, the factor, and whether there is more than one group."""
+        """The operation with its form, reduction and memory, the factor, and the number of groups."""
         yield f"{self.operation} {self.form}"
         yield f"{self.operation} {self.reduction}"
+        if self.memory is not msgspec.UNSET:
+            yield f"{self.operation} {self.memory}"
         yield f"factor {self.factor:g}"
         yield "groups" if self.ranks < math.prod(self.mesh) else "all ranks"
 

@@ -19,6 +19,7 @@ from difftest.cases.layer import Layer, Parameters, Removable
 from difftest.cases.schema import Keyword, Name, TensorName
 
 MOST_ELEMENTS, MOST_OPERANDS = 4096, 64  # what a backend gets wrong, it gets wrong on small tensors
+MOST_DIMS = 64  # what torch and numpy allow
 
 OperandType: TypeAlias = Literal[
     "float",
@@ -125,8 +126,10 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def contradiction(self) -> str:  # noqa: PLR0911  one for each contradiction
         """Which of its fields contradict each other, and what is allowed; empty if none do."""
         elements = math.prod(self.shape)
-        if min(self.shape, default=0) < 0 or elements > MOST_ELEMENTS:
-            return f"an operand of shape {self.shape}; allowed: sizes from 0, up to {MOST_ELEMENTS} elements"
+        beside = math.prod(size or 1 for size in self.shape)  # a size of 0 bounds no other
+        if len(self.shape) > MOST_DIMS or min(self.shape, default=0) < 0 or beside > MOST_ELEMENTS:
+            most = f"up to {MOST_DIMS} dims, sizes from 0, up to {MOST_ELEMENTS} elements, counting 0 as 1"
+            return f"an operand of shape {self.shape}; allowed: {most}"
         if self.values is not None and len(self.values) != elements:
             return f"{len(self.values)} values for an operand of shape {self.shape}; needed: {elements}"
         if odd := [number for number in self.values or () if not math.isfinite(number)]:
@@ -202,7 +205,9 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
         return {}
 
     def contradiction(self) -> str:
-        """Operands have possible values, and references name operands."""
+        """Operands have possible values, references name operands, and a method has a first argument."""
+        if not self.arguments and (self.form == "inplace" or self.call.startswith("Tensor.")):
+            return f"calls {self.call!r} without arguments; needed: the tensor whose method it is"
         if len(self.operands) > MOST_OPERANDS:
             return f"{len(self.operands)} operands; allowed: {MOST_OPERANDS}"
         for name, operand in self.operands.items():

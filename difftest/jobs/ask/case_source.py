@@ -9,6 +9,7 @@ import click
 from difftest.campaign.groups import MOST_CASES
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
+from difftest.cases.resets import plain
 from difftest.findings.known_cases import known_cases
 from difftest.jobs.ask.options import USUAL_PATHS, Model, option, paths_option
 
@@ -88,6 +89,8 @@ class Drawing:
         number = CaseNumber.of(recorded)
         if number.series == Series.KNOWN:
             return known_cases()[number.index]
+        if number.series == Series.CONTROL:
+            return plain(self.case(number.index))
         paths, most_ranks = self.paths or None, self.max_world_size
         if self.model:
             return own.case_at(self.model, self.seed, number, wanted=paths, max_world_size=most_ranks)

@@ -1,10 +1,10 @@
 """Recording a bundle: every run of a campaign is kept, and each of its cases runs unsharded as well."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.run import run
 from difftest.cases.case import Case
@@ -23,11 +23,19 @@ class Recording:
 
     At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
     recorded; `trouble` says which runs infrastructure failed. `comparisons` are those with the oracle.
+    `counted` is `Working.counted`, which shows how many runs are done.
     """
 
-    def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        backends: Mapping[str, BackendTraits],
+        workers: int,
+        counted: Callable[[Execute], Execute] = lambda execute: execute,
+    ) -> None:
         self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
         self._recorder, self._backends, self._workers = recorder, backends, workers
+        self._run = counted(_in_a_child)
         self._indices: dict[str, int] = {}
         self._executed: set[tuple[str, str]] = set()
         self._done: list[tuple[Case, str]] = []
@@ -71,10 +79,8 @@ class Recording:
 
     def _execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """One run, kept before it is compared with anything."""
-        from workers.isolate import sandbox
-
         with self._free:
-            outcome = sandbox.run(case, backend, options=options)
+            outcome = self._run(case, backend, options)
         index = self._indices.get(case.id, EVIDENCE)
         self._recorder.keep(index, case, self._traits(backend), options, outcome)
         with self._lock:
@@ -96,3 +102,9 @@ class Recording:
                     self._execute(single, name, {})
                 except InfrastructureError as error:
                     self.trouble.append(f"case {single.id} on {name}: {error}")
+
+
+def _in_a_child(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+    from workers.isolate import sandbox
+
+    return sandbox.run(case, backend, options=options)

@@ -48,9 +48,13 @@ class Cluster:
         twice_every: int = 0,
     ) -> Campaign:
         """A campaign that runs here, on `backends` or else on all of the cluster's."""
+        from workers.backends import following
+
+        chosen = self.backends if backends is None else backends
         return Campaign(
             name=name,
-            backends=self.backends if backends is None else backends,
+            backends=chosen,
+            follows=following(chosen),
             execute=self.execute,
             execute_group=self.execute_group,
             corpus=corpus,

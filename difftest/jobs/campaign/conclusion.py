@@ -52,8 +52,7 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
 
 def _conclusion(request: Request, corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> Conclusion:
     """What the campaign's comparisons mean, by the request's limits, the ledger and earlier nights."""
-    shown = {name: finding.divergence for name, finding in tally.findings.items()}
-    never_worked = tally.ledger.never_worked(shown, utc_today())
+    never_worked = tally.never_worked()
     known = {name: entry.upstream for name, entry in upstream.items()}
     before = nights_before(corpus, tally.campaign)
     return concluded(

@@ -24,6 +24,7 @@ from difftest.ground.clock import utc_today
 from difftest.ground.errors import StoppedError
 from difftest.jobs.ask.request import CampaignRequest
 from difftest.jobs.campaign.cluster import on_cluster
+from difftest.jobs.campaign.control import MOST_CASES, run_controls
 from difftest.jobs.campaign.progress import FirstComparison, Meter
 from difftest.jobs.campaign.tally import NO_EVIDENCE, Tally
 from difftest.records.corpus import Corpus
@@ -81,14 +82,14 @@ def run_cases(
     No case is begun after the time `last` (monotonic), by default the end of the request's budget. Evidence
     that an earlier command had no time for comes first. Where the command is stopped, the tally says so.
     """
-    campaign, last = until(campaign, request.end), request.end if last is None else last
-    today = utc_today()
-    campaign = dataclasses.replace(
+    today, last = utc_today(), request.end if last is None else last
+    endless = dataclasses.replace(
         campaign,
         explanation=partial(ledger.entry, today=today),
         known_in_full=KNOWN_IN_FULL,
         blind=partial(blind_places, ledger, today=today),
     )
+    campaign = until(endless, request.end)
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:
@@ -97,9 +98,13 @@ def run_cases(
     with meter, closing(generated_cases(request, recorded)) as cases:
         try:
             gather_postponed(campaign)
+            first = list[tuple[int, Case]]()
             for progress in run(meter.watched(campaign), begun_before(cases, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
+                first += [(progress.result.index, progress.result.case)] * (len(first) < MOST_CASES)
+            for progress in run_controls(endless, first, recorded, tally.never_worked()):
+                tally.count(progress)
         except StoppedError as stop:
             tally.stopped = stop
     tally.unfinished[NO_EVIDENCE] = len(postponed(campaign.corpus, campaign.backends))

@@ -65,11 +65,11 @@ def _watched(campaign: Campaign, look: Look) -> Campaign:
         return outcome
 
     def execute_group(
-        cases: Sequence[Case], backend: str, options: Mapping[str, str]
+        runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> Sequence[Outcome | InfrastructureError]:
         assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
-        outcomes = campaign.execute_group(cases, backend, options)
-        for case, outcome in zip(cases, outcomes, strict=True):
+        outcomes = campaign.execute_group(runs, options)
+        for (case, backend), outcome in zip(runs, outcomes, strict=True):
             look(case, backend, outcome)
         return outcomes
 

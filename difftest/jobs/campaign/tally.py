@@ -71,6 +71,11 @@ class Tally:
             return ordinary
         return programs if self.programs == self.cases else f"{ordinary} and {programs}"
 
+    def never_worked(self) -> dict[str, str]:
+        """The issues of faults that end every run of their backend, by the fingerprints of what it showed."""
+        shown = {name: finding.divergence for name, finding in self.findings.items()}
+        return self.ledger.never_worked(shown, utc_today())
+
     def count(self, progress: Progress) -> None:
         """Adds one case."""
         if progress.result.postponed:

@@ -52,10 +52,10 @@ class Filing(FindingTarget):
     @classmethod
     def as_listed_today(cls, subject: FindingTarget, ledger: Ledger) -> Self:
         """The same with what the ledger says today, which may be more than when the finding was measured."""
-        finding, case = subject.finding, subject.corpus.case(subject.finding.fingerprint)
-        entry = None if finding.upstream else ledger.entry_of(finding, case, utc_today())
-        if entry:
-            finding = subject.corpus.amend(finding.fingerprint, upstream=entry.upstream)
+        finding, corpus = subject.finding, subject.corpus
+        if not finding.upstream:
+            entry = ledger.entry_of(finding, corpus.case(finding.fingerprint), utc_today())
+            finding = corpus.amend(finding.fingerprint, upstream=entry.upstream) if entry else finding
         return cls.of(replace(subject, finding=finding), ledger)
 
     def after(self, finding: Finding, case: Case | None = None) -> Self:

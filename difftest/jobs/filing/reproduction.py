@@ -83,7 +83,8 @@ def observe(finding: Finding, case: Case, execute: Execute = here) -> "tuple[Fau
     measurement = run.measured.get((divergence.step, divergence.stage, divergence.tensor))
     fault = reproducer.fault(divergence, outcome, measurement)
     facts = truth.events.facts.items()
-    results = {name: fact.dtype for name, fact in facts if fact.requires_grad}
+    used = [(name, fact.dtype) for name, fact in facts if fact.requires_grad]
+    results = dict(used[:1] if case.training.loss == "first_cotangent" else used)
     if fault is None:
         return _no_script_shows(divergence.check)
     kept = ReducedRun(

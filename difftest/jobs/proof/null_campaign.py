@@ -163,7 +163,7 @@ class NullCampaign:
         if self.execute_group is None:
             return {}
         began = time.monotonic()
-        outcomes = self.execute_group(cases, wanted[0], options)
+        outcomes = self.execute_group([(case, wanted[0]) for case in cases], options)
         seconds = (time.monotonic() - began) / len(cases)
         return {
             (case.id, wanted): (outcome, seconds)

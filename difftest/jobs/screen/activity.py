@@ -74,13 +74,13 @@ class Working:
         """As `counted`, for several cases at a time."""
 
         def run(
-            cases: Sequence[Case], backend: str, options: Mapping[str, str]
+            runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
         ) -> Sequence[Outcome | InfrastructureError]:
-            self._count(started=len(cases))
+            self._count(started=len(runs))
             try:
-                return execute(cases, backend, options)
+                return execute(runs, options)
             finally:
-                self._count(done=len(cases))
+                self._count(done=len(runs))
 
         return run
 

@@ -49,8 +49,12 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             continue  # as does that of the loss
         value = actual.full(run.case.layout.mesh)
         zeros = (truth == 0) & (value == 0) & np.isfinite(floors)
-        if wrong := int(np.count_nonzero(zeros & (np.signbit(truth) != np.signbit(value)))):
-            unlike = RemarkFacts(remark=f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign")
+        other = zeros & (np.signbit(truth) != np.signbit(value))
+        if wrong := int(np.count_nonzero(other)):
+            lost = ", all 0.0 for -0.0" if np.signbit(truth[other]).all() else ""
+            unlike = RemarkFacts(
+                remark=f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign{lost}"
+            )
             yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, unlike, nature="signs of zeros")
 
 

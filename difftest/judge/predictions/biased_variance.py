@@ -3,6 +3,8 @@
 import numpy as np
 
 from difftest.cases import numbers
+from difftest.cases.layers import walk
+from difftest.cases.layers.building_block import BuildingBlock
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.noise import THRESHOLD
 from difftest.judge.stage import Stage
@@ -21,7 +23,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         return False
     truth, floors, actual = run.beside(at)
     value = actual.full(run.case.layout.mesh)
-    kept = (1.0 - MOMENTUM) ** (run.case.training.accumulation * (step + 1))
+    kept = (1.0 - _momentum(run, name)) ** (run.case.training.accumulation * (step + 1))
     added = truth - kept * numbers.weights(run.case).get(name, np.ones(truth.shape))
     if not np.isfinite(value).all() or not added.any():
         return False
@@ -29,3 +31,10 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     fits = np.abs(value - (truth - lacking * added)) <= THRESHOLD * floors
     count = 1.0 / lacking if lacking > 0.0 else 0.0
     return bool(fits.all()) and count > 1.0 and abs(count - round(count)) <= CLOSE * count
+
+
+def _momentum(run: MeasuredRun, name: str) -> float:
+    """That of the norm with the buffer `name`: an argument of its block, or batch norm's own."""
+    block = next((one for path, one in walk(run.case.model.layers) if name.startswith(f"{path}.")), None)
+    arguments = block.arguments if isinstance(block, BuildingBlock) else {}
+    return float(arguments.get("momentum", MOMENTUM))

@@ -3,11 +3,8 @@
 import numpy as np
 
 from difftest.cases import numbers
-from difftest.cases.layout import local_slices
-from difftest.cases.numbers import IGNORE_INDEX
-from difftest.judge.measured import Floats, Key, MeasuredRun
-from difftest.judge.noise import THRESHOLD
-from difftest.judge.outcome import Array
+from difftest.judge.measured import Key, MeasuredRun
+from difftest.judge.predictions import _outputs
 from difftest.judge.stage import Stage
 
 
@@ -20,27 +17,11 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     batch, total = numbers.batch(case, step), 0.0
     rows = len(batch.targets) // case.training.accumulation
     for part in range(case.training.accumulation):
-        output, _ = run.truth((step, stage, f"output.{part}" if part else "output"))
+        output, _ = run.truth((step, stage, _outputs.named(part)))
         targets = batch.targets[part * rows : (part + 1) * rows]
-        losses = _losses(case.training.loss, np.asarray(output, np.float64), targets)
-        places = [
-            local_slices(losses.shape, case.layout.batch, case.layout.mesh, rank)
-            for rank in range(case.world_size)
-        ]
-        if not all(losses[place].size for place in places):
+        losses = _outputs.losses(case.training.loss, np.asarray(output, np.float64), targets)
+        held = _outputs.shards(run, losses)
+        if not all(one.size for one in held):
             return False
-        total += float(np.mean([losses[place].mean() for place in places])) * losses.size / batch.count
-    truth, floors, actual = run.beside(at)
-    value = float(actual.full(case.layout.mesh).item())
-    return abs(value - total) <= THRESHOLD * float(floors.item()) < abs(total - float(truth.item()))
-
-
-def _losses(kind: str, output: Floats, targets: Array) -> Floats:
-    """The loss of every value, or of every row; 0 of those that are ignored."""
-    if kind == "mse":
-        return np.asarray((output - targets) ** 2)
-    shifted = output - output.max(axis=-1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    valid = targets != IGNORE_INDEX
-    chosen = np.take_along_axis(logs, np.where(valid, targets, 0)[..., None], -1)[..., 0]
-    return np.asarray(-chosen * valid)
+        total += float(np.mean([one.mean() for one in held])) * losses.size / batch.count
+    return _outputs.is_near(run, at, np.array(total))

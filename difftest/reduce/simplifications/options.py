@@ -1,4 +1,4 @@
-"""Options of replication, of a run's start and of spelling at their defaults, and any attention kernel."""
+"""Options of replicas, wrappers, a run's start and spelling at their defaults, and any attention kernel."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -7,6 +7,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.options import Replication, Spelling, Start
+from difftest.cases.wrapping import Regions, Sharding
 from difftest.reduce.candidate import Candidate, Simplification, by_parts
 
 ORDER = 6
@@ -15,6 +16,8 @@ _PLAIN: dict[str, msgspec.Struct] = {
     "replication": Replication(),
     "start": Start(),
     "spelling": Spelling(),
+    "sharding": Sharding(),
+    "regions": Regions(),
 }
 
 

@@ -51,6 +51,12 @@ def squared_error(case: Case) -> Iterator[Candidate]:
         yield from tried(f"loss {case.training.loss}", partial(_trained, case, fed=fed, loss="mse"))
 
 
+def every_result(case: Case) -> Iterator[Candidate]:
+    """A loss of all results of a program."""
+    if case.training.loss == "first_cotangent":
+        yield from tried("results that are not used", partial(_trained, case, loss="cotangent"))
+
+
 def float32(case: Case) -> Iterator[Candidate]:
     """The dtype that every operator has."""
     if case.dtype != "float32":
@@ -69,6 +75,7 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
     no_clipping,
     fewer_parts,
     squared_error,
+    every_result,
     float32,
     no_checkpointing,
 )

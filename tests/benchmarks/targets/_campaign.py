@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from real_runs import together
+from real_runs import each_together
 
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.case_run import CaseResult
@@ -36,8 +36,9 @@ def campaign(seed: int, numbers: Sequence[int], workers: int) -> Iterator[CaseRe
             name="benchmark",
             backends=backends.candidates(),
             execute=lambda case, name, options: sandbox.run(case, name, options=options),
-            execute_group=together,
+            execute_group=each_together,
             corpus=corpus,
+            follows=backends.following(backends.candidates()),
             workers=workers,
             explanation=partial(read_ledger().entry, today=utc_today()),
         )

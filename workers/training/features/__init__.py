@@ -5,7 +5,7 @@ and `equal(options)`, what that must be equal to. The oracle takes the second, w
 operators, or does nothing at all.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeAlias, cast
@@ -152,10 +152,10 @@ class Features:
         )
 
 
-def made(features: Sequence[Feature], *, plain: bool) -> Features:
+def made(features: Sequence[Feature], *, plain: bool, done: Container[str] = ()) -> Features:
     """The hooks of a run's features; `plain`: those of what they must be equal to.
 
-    `UsageError` for a feature that there is not.
+    None of those that are `done` without them. `UsageError` for a feature that there is not.
     """
     every = typed(features)
     arguments = [one.reference_arguments() if plain else one.arguments() for one in every]
@@ -163,6 +163,7 @@ def made(features: Sequence[Feature], *, plain: bool) -> Features:
         [
             _hooks(feature.name, options, plain=plain)
             for feature, options in zip(features, every, strict=True)
+            if feature.name not in done
         ],
         arguments={name: value for given in arguments for name, value in given.items()},
         zero={} if plain else {name: at for one in every for name, at in one.zero_arguments().items()},

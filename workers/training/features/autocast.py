@@ -26,8 +26,8 @@ def equal(_options: Options) -> Hooks:
     """The same; a run with simulated rounding rounds more until the update."""
     return Hooks(
         place=_place,
-        before=lambda _progress: _simulate("bfloat16"),
-        update=lambda _progress: _simulate("float32"),
+        before=lambda _progress: simulate("bfloat16"),
+        update=lambda _progress: simulate("float32"),
     )
 
 
@@ -43,7 +43,8 @@ def _place(module: nn.Module) -> nn.Module:
     return module
 
 
-def _simulate(dtype: Any) -> None:  # noqa: ANN401  the name of a dtype
+def simulate(dtype: Any) -> None:  # noqa: ANN401  the name of a dtype
+    """Makes a run with simulated rounding round as `dtype` from here on."""
     mode = modes._get_current_dispatch_mode()  # noqa: SLF001  no public name
     if isinstance(mode, Perturb):
         mode.simulate(dtype)

@@ -1,0 +1,38 @@
+"""A parameter that is not trained in the first steps."""
+
+from difftest.cases.case import Case, Training
+from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
+from difftest.cases.features import frozen
+from difftest.cases.schema import Step, TensorName
+from difftest.cases.script_values import python
+
+PATH = "wrappers"
+"""The path that draws it: the cases of the path `features` stay what they were without it."""
+
+
+class Options(FeatureOptions, frozen=True):
+    """The parameter, and the step from which it is trained."""
+
+    name: TensorName
+    step: Step
+
+    @classmethod
+    def drawn(cls, case: Case) -> Choices | None:
+        """Sharded parameters alone: DDP's documentation has what is trained decided before it wraps.
+
+        Not beside what begins anew, or counts, with the parameters that have a gradient.
+        """
+        names = frozen.Options.drawn(case)
+        sharded = case.path == PATH and "dp_shard" in case.layout.mesh.names
+        loads = has(case, "frozen", "distributed_checkpoint", "save_and_load")
+        if names is None or not sharded or case.training.steps == 1 or loads:
+            return None
+        return {**names, "step": range(1, case.training.steps)}
+
+    def spelled(self, _training: Training) -> Spelled:
+        """`requires_grad_`, off when the module is made and on ahead of a step."""
+        parameter = f"model.get_parameter({python(self.name)})"
+        return Spelled(
+            built=(f"{parameter}.requires_grad_(False)",),
+            before=(f"if step == {python(self.step)}:", f"    {parameter}.requires_grad_(True)"),
+        )

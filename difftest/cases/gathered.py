@@ -1,0 +1,43 @@
+"""Which modules `fully_shard` gathers by themselves: those with a wrapper of their own inside the model's."""
+
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from difftest.cases.layout import Shard
+
+
+def axes_apart(case: Case) -> dict[str, str]:
+    """The mesh axis over which each layer's parameters are sharded, where it is not the same for all.
+
+    Every rank then has the whole batch: a layer's gradients are averaged over its own axis, and equal over
+    the others. Empty where the layout is another, or a layer is on several axes.
+    """
+    layout = case.layout
+    if any(isinstance(at, Shard) for at in layout.batch):
+        return {}
+    axes: dict[str, set[str]] = {}
+    for name, placements in layout.parameters.items():
+        held = zip(layout.mesh.names, placements, strict=True)
+        axes.setdefault(name.partition(".")[0], set()).add(
+            " ".join(axis for axis, at in held if isinstance(at, Shard))
+        )
+    alone = {path: own.pop() for path, own in axes.items() if len(own) == 1}
+    fits = len(alone) == len(axes) and {*alone.values()} <= {*layout.mesh.names}
+    return alone if fits and len({*alone.values()}) > 1 else {}
+
+
+def gathered_alone(case: Case) -> list[str]:
+    """Their paths, innermost first, as the case's `sharding` says.
+
+    None of them shares a parameter: FSDP2 requires modules that do in one group, which is the whole model's.
+    """
+    layers = list(walk(case.model.layers))
+    tied = [path for path, layer in layers if layer.borrows()]
+    tied += [name.rpartition(".")[0] for _, layer in layers for name in layer.borrows().values()]
+    match case.sharded_by.wrapped:
+        case "blocks":
+            wrapped = [path for path, layer in layers if layer.held is not None]
+        case "layers":
+            wrapped = [path for path, layer in layers if layer.shapes() and layer.held is None]
+        case "whole":
+            wrapped = []
+    return [path for path in reversed(wrapped) if not any(f"{one}.".startswith(f"{path}.") for one in tied)]

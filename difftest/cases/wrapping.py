@@ -1,0 +1,74 @@
+"""How a wrapper is told to shard: the options of `fully_shard`, and the regions of `parallelize_module`.
+
+They are part of the case because training must give the same result whatever they are. A backend without such
+an option ignores it.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+MOST_DIVISOR = 1024.0
+MOST_RESHARDED = 64
+
+Synced: TypeAlias = Literal["last", "every", "scattered"]
+Wrapped: TypeAlias = Literal["blocks", "layers", "whole"]
+
+
+class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The options of `fully_shard`, by its own names where it has some.
+
+    * `reshard_after_forward`: whether parameters are sharded again between forward and backward. A number
+      shards them over so many ranks meanwhile. None is torch's default.
+    * `gradient_divide_factor`: what gradients are divided by, as `set_gradient_divide_factor` says. None is
+      the number of ranks that have rows of their own.
+    * `summed`: what reductions do is to add up, and gradients are divided apart from that, as
+      `set_force_sum_reduction_for_comms` says. gloo has no reduction that divides by any number.
+    * `synced`: the accumulation parts whose gradients are reduced. They are the `last` alone, or `every` one;
+      `scattered`: every one is scattered, and the last is reduced over replicas too.
+    * `wrapped`: the modules that are gathered by themselves: residual `blocks`, all `layers`, or none, so
+      that the `whole` model is gathered at once.
+    * `offload`: parameters and gradients are kept on the host.
+
+    `ValueError` if a number is out of range.
+    """
+
+    reshard_after_forward: bool | int | None = None
+    gradient_divide_factor: float | None = None
+    summed: bool = False
+    synced: Synced = "last"
+    wrapped: Wrapped = "blocks"
+    offload: bool = False
+
+    def __post_init__(self) -> None:
+        over = self.reshard_after_forward
+        if over is not None and not isinstance(over, bool) and not 1 <= over <= MOST_RESHARDED:
+            msg = f"reshard_after_forward is {over}; allowed: true, false, or 1 to {MOST_RESHARDED} ranks"
+            raise ValueError(msg)
+        factor = self.gradient_divide_factor
+        if factor is not None and not 0.0 < factor <= MOST_DIVISOR:
+            msg = f"gradient_divide_factor is {factor}; allowed: above 0, to {MOST_DIVISOR:g}"
+            raise ValueError(msg)
+
+
+LossForm: TypeAlias = Literal["whole", "rows", "positions", "images", "log_softmax", "nll_loss"]
+
+
+class Regions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What tensor parallelism cuts beside parameters.
+
+    * `sequence`: activations between layers are cut along the sequence, and norms work on pieces of it.
+    * `prepared`: attention gathers what it is given once, where each of its projections would do so.
+    * `loss`: where the loss is not of the `whole` output, the classes of the output stay apart, and
+      cross-entropy is computed of the pieces. Its form is one of all `rows` together, of `positions` (classes
+      are the second of three dims), of `images` (the second of four), or `nll_loss` of a `log_softmax`;
+      `log_softmax`: a product of that with the targets' rows of the identity.
+    * `mean`: the loss is torch's mean times the share of the targets; otherwise its sum.
+    * `weighted`: classes have weights, as `workers.training.class_weights` says.
+    """
+
+    sequence: bool = False
+    prepared: bool = False
+    loss: LossForm = "whole"
+    mean: bool = False
+    weighted: bool = False

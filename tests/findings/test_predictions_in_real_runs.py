@@ -1,0 +1,86 @@
+"""Every model of a known fault predicts what a real run with that fault gives."""
+
+import pytest
+from real_runs import oracle_trace
+from samples import a_case
+
+from difftest.cases.block import layer
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers.building_block import Arguments
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.rms_norm import RMSNorm
+from difftest.cases.layout import Placements, Replicate, Shard
+from difftest.cases.options import Replication, Spelling
+from difftest.findings.ledger import read_ledger
+from difftest.ground import plugins
+from difftest.ground.clock import utc_today
+from difftest.judge.comparator import compare
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+from workers.isolate import sandbox  # noqa: E402
+
+SECONDS = 120.0
+TP = {"mesh": (("tp", 2),), "batch": (Replicate(),), "path": "tensor_parallel"}
+IMAGES = {"channels": 2, "filters": 2, "side": 4, "kernel": 3, "norm": "none", "pool": "adaptive"}
+TARGETS = {"vocabulary": 6, "classes": 4, "smoothing": 0.0, "reduction": "mean"}
+
+
+def of_block(name: str, arguments: Arguments, sequence: int = 0) -> Case:
+    """A case of one block before a Linear layer, data parallel over two ranks."""
+    block = layer(name, arguments)
+    whole: dict[str, Placements] = dict.fromkeys((f"0.{held}" for held in block.held_buffers), (Replicate(),))
+    head = Linear(inputs=block.outputs, outputs=3)
+    return a_case((block, head), fed=Data(batch=4), sequence=sequence, sharded=whole, path="blocks", seed=1)
+
+
+def of_norm() -> Case:
+    """A case of an RMS norm whose input is sharded by columns, beside which its epsilon is large."""
+    columns = {"0.weight": (Shard(0),), "0.bias": (Shard(0),)}
+    layers = (Linear(inputs=4, outputs=8), RMSNorm(width=8))
+    return a_case(layers, sharded=columns, fed=Data(batch=4, regime="tiny"), **TP)
+
+
+CASES = {
+    "biased_variance": (
+        "xla_spmd",
+        of_block("batch_norm", {"affine": True, "momentum": 0.125, "train": True, "width": 4}),
+    ),
+    "cross_entropy_by_rank": (
+        "torch_dtensor",
+        of_block("cross_entropy", {**TARGETS, "weighted": True, "ignored": True}, sequence=3),
+    ),
+    "cross_entropy_by_rank/ignored": (
+        "torch_dtensor",
+        of_block("cross_entropy", {**TARGETS, "weighted": False, "ignored": True}, sequence=3),
+    ),
+    "exchanged_columns": ("torch_dtensor", of_block("convolution", IMAGES)),
+    "lost_epsilon": ("torch_dtensor", of_norm()),
+    "mean_of_shards": ("torch_dtensor", a_case(fed=Data(batch=5))),
+    "unreduced": ("xla_ddp", a_case(replication=Replication(gradient_as_bucket_view=True))),
+    "unreduced/momentum": (
+        "xla_replica",
+        a_case(training=Training(optimizer="momentum", accumulation=2)),
+    ),
+    "clipped_apart": (
+        "xla_replica",
+        a_case(
+            (Linear(inputs=8, outputs=8),),
+            training=Training(clip_norm=0.25, accumulation=2),
+            fed=Data(batch=8),
+        ),
+    ),
+    "untrained": ("xla_spmd", a_case(training=Training(steps=2), spelling=Spelling(optimizer_before=True))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_known_fault_of_a_real_run_is_predicted_and_known(name: str) -> None:
+    backend, case = CASES[name]
+    side = plugins.load("workers.backends", backend).SIDE
+    actual = sandbox.run(case, backend, deadline=SECONDS)
+    divergences = compare(case, backend, side, oracle_trace(case), actual).divergences
+    assert divergences, "the fault is not there"
+    assert name.partition("/")[0] in divergences[0].predicted, divergences[0].detail
+    assert read_ledger().entry(divergences[0], case, utc_today())

@@ -1,0 +1,167 @@
+"""Scripts of what wrappers are told: the arguments of `fully_shard`, styles, and losses of cut classes."""
+
+import ast
+
+import msgspec
+import pytest
+from samples import a_case
+
+from difftest.cases.case import Case, Training
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layout import Replicate, Shard
+from difftest.cases.options import Feature
+from difftest.cases.wrapping import Regions, Sharding
+from difftest.judge.stage import Stage
+from reports.reproducer.fault import Fault
+from reports.reproducer.reproducer import refusal, render
+from workers.training import tp_plan
+
+UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)
+S0, R = Shard(0), Replicate()
+PAIR = (("dp_shard", 2),)
+ATTENDING = (
+    Linear(inputs=4, outputs=8),
+    Residual(layers=(LayerNorm(width=8), Attention(width=8, heads=2, kv_heads=2))),
+    Linear(inputs=8, outputs=6, bias=False),
+)
+CUT = {f"1.1.{name}.weight": (S0,) for name in "qkv"} | {"1.1.o.weight": (Shard(1),), "2.weight": (S0,)}
+
+
+def sharded(**told: object) -> Case:
+    case = a_case(
+        mesh=PAIR, sharded={"0.weight": (S0,), "0.bias": (S0,)}, training=Training(steps=2, accumulation=2)
+    )
+    return msgspec.structs.replace(case, **told)  # type: ignore[arg-type]
+
+
+def cut(regions: Regions) -> Case:
+    return a_case(
+        ATTENDING,
+        mesh=(("tp", 2),),
+        batch=(R,),
+        sharded=CUT,
+        sequence=4,
+        training=Training(steps=2, loss="cross_entropy"),
+        regions=regions,
+    )
+
+
+def script(case: Case, backend: str) -> str:
+    assert refusal(case, backend) is None
+    plan = tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS else {}
+    text = render(case, backend, UPDATED, "a fault", plan, plain=True)
+    ast.parse(text)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("told", "lines"),
+    [
+        (
+            {"sharding": Sharding(reshard_after_forward=2, offload=True)},
+            ["reshard_after_forward=2, offload_policy=CPUOffloadPolicy(pin_memory=False))"],
+        ),
+        (
+            {"sharding": Sharding(gradient_divide_factor=3.0, summed=True)},
+            [
+                "model.set_force_sum_reduction_for_comms(True)",
+                "model.set_gradient_divide_factor(3.0)",
+                "train(model, feed, 3.0",
+            ],
+        ),
+        ({"sharding": Sharding(synced="scattered")}, ["    model.set_requires_all_reduce(last)"]),
+        ({"sharding": Sharding(wrapped="layers")}, ["fully_shard(model[0], mesh=mesh)"]),
+        (
+            {"features": (Feature(name="mixed_precision", options={"reduce": "float32", "output": "loss"}),)},
+            [
+                "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",
+                "model.register_forward_hook(lambda _module, _inputs, output: output.float())",
+            ],
+        ),
+    ],
+)
+def test_a_script_of_fsdp_has_the_options_of_the_case(told: dict[str, object], lines: list[str]) -> None:
+    text = script(sharded(**told), "torch_fsdp")
+    assert [line for line in lines if line not in text] == []
+
+
+def test_a_script_that_reduces_every_part_tells_fsdp_nothing_between_them() -> None:
+    assert "set_requires" not in script(sharded(sharding=Sharding(synced="every")), "torch_fsdp")
+
+
+def test_a_script_of_another_backend_casts_by_itself() -> None:
+    used = (Feature(name="mixed_precision", options={"reduce": "float32", "output": "policy"}),)
+    text = script(msgspec.structs.replace(a_case(training=Training(steps=2)), features=used), "torch_ddp")
+    assert "torch.func.functional_call(inner, copies, narrow(x))" in text
+    assert "MixedPrecisionPolicy" not in text
+
+
+def test_a_script_of_layers_on_several_meshes_wraps_each_on_its_own() -> None:
+    layers = (Linear(inputs=4, outputs=4, bias=False), Linear(inputs=4, outputs=2, bias=False))
+    case = a_case(
+        layers,
+        mesh=(("dp_shard", 2), ("ep", 2)),
+        batch=(R, R),
+        sharded={"0.weight": (S0, R), "1.weight": (R, S0)},
+        training=Training(steps=2),
+    )
+    text = script(case, "torch_fsdp")
+    assert "fully_shard(model[0], mesh=mesh['dp_shard'])\n" in text
+    assert "fully_shard(model[1], mesh=mesh['ep'])\n" in text
+
+
+@pytest.mark.parametrize(
+    ("regions", "lines"),
+    [
+        (
+            Regions(sequence=True, prepared=True),
+            [
+                "'1.0': SequenceParallel(use_local_output=True)",
+                "'1.1': PrepareModuleInput(input_layouts=(Shard(1),)",
+                "'1.1.q': ColwiseParallel()",
+                "'1.1.o': RowwiseParallel(output_layouts=Shard(1))",
+            ],
+        ),
+        (Regions(sequence=True), ["'1.1.q': ColwiseParallel(input_layouts=Shard(1))"]),
+        (
+            Regions(loss="images", mean=True),
+            [
+                "'2': ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)",
+                "with loss_parallel():",
+                "output.permute(2, 0, 1).unsqueeze(0), y.unsqueeze(0)",
+                'reduction="mean"',
+            ],
+        ),
+        (Regions(loss="log_softmax", weighted=True), ["functional.one_hot(y * valid, 6)", " * weights"]),
+    ],
+)
+def test_a_script_of_tensor_parallelism_has_the_styles_and_the_loss(
+    regions: Regions, lines: list[str]
+) -> None:
+    text = script(cut(regions), "torch_tp")
+    assert [line for line in lines if line not in text] == []
+
+
+def test_a_script_of_spmd_annotates_what_layers_give() -> None:
+    text = script(cut(Regions(sequence=True, loss="rows")), "xla_spmd")
+    assert "for layer in list(model)[:-1]:" in text
+    assert "xs.mark_sharding(output, mesh, (None, 'tp', None))" in text
+    assert "xs.mark_sharding(output, mesh, (None, None, 'tp'))" in text
+
+
+def test_a_template_that_cannot_cut_activations_says_so() -> None:
+    assert "cannot write" in (refusal(cut(Regions(sequence=True)), "torch_dtensor") or "")
+
+
+@pytest.mark.parametrize("operation", ["reduce", "scatter", "all_reduce"])
+def test_a_script_of_a_collective_has_its_strides(operation: str) -> None:
+    layer = Collective(operation=operation, width=4, mesh=(2,), memory="strided")  # type: ignore[arg-type]
+    text = script(
+        a_case((layer, Linear(inputs=layer.outputs, outputs=2)), training=Training(steps=2)), "torch_ddp"
+    )
+    assert "strided = lambda tensor: torch.stack((tensor, tensor), -1).select(-1, 0)" in text
+    assert f"distributed.{operation}(" in text

@@ -1,0 +1,241 @@
+"""Options of wrappers in real processes: they agree, and a planted fault shows with its option alone."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from real_runs import agrees, oracle_trace
+from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
+
+from difftest.cases.case import Case, Training
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layout import Mesh, Shard
+from difftest.cases.model import Model
+from difftest.cases.options import Feature, FeatureOption, Replication
+from difftest.cases.wrapping import Regions, Sharding
+from difftest.ground import plugins
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Failure, Trace
+from workers import faults
+from workers.isolate import sandbox
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+PAIR, HALVES = Mesh((("dp_shard", 2),)), Mesh((("tp", 2),))
+PARTS = Training(steps=2, accumulation=2, optimizer="momentum", learning_rate=0.0625)
+CLASSES = Training(steps=2, loss="cross_entropy", clip_norm=0.25)
+MIXED = Feature(name="mixed_precision", options={"reduce": "bfloat16", "output": "policy"})
+BLOCK = Residual(layers=(Linear(inputs=9, outputs=9),))
+WITH_BLOCK = Model(layers=(Linear(inputs=6, outputs=9), BLOCK, Linear(inputs=9, outputs=5)))
+DECODER = Model(
+    sequence=4,
+    layers=(
+        Embedding(vocabulary=12, width=8),
+        Residual(layers=(LayerNorm(width=8), Attention(width=8, heads=4, kv_heads=4))),
+        Residual(layers=(LayerNorm(width=8), Linear(inputs=8, outputs=16), Linear(inputs=16, outputs=8))),
+        LayerNorm(width=8),
+        Linear(inputs=8, outputs=6),
+    ),
+)
+CUT = {f"1.1.{name}.weight": Shard(0) for name in "qkv"} | {
+    "1.1.o.weight": Shard(1),
+    "2.1.weight": S0,
+    "2.1.bias": S0,
+    "2.2.weight": Shard(1),
+    "4.weight": S0,
+    "4.bias": S0,
+}
+
+
+def sharded(mesh: Mesh = PAIR, *, training: Training = PARTS, **told: Any) -> Case:  # noqa: ANN401  a case's
+    """A perceptron whose parameters are sharded over the last axis, with these parts of a case."""
+    axes = len(mesh.axes)
+    case = a_sharded_case(mesh, (S0,) * axes, {"": (R,) * (axes - 1) + (S0,)}, training=training)
+    return msgspec.structs.replace(case, **told)
+
+
+def featured(feature: str, **options: FeatureOption) -> Case:
+    case = a_sharded_case(PAIR, (S0,), {"": (S0,)}, training=PARTS, model=WITH_BLOCK)
+    return msgspec.structs.replace(case, features=(Feature(name=feature, options=options),))
+
+
+def cut(regions: Regions, mesh: Mesh = HALVES) -> Case:
+    """A decoder in Megatron's pattern over the last axis."""
+    lead = (R,) * (len(mesh.axes) - 1)
+    placed = {name: (*lead, at) for name, at in CUT.items()}
+    batch = (*(S0,) * len(lead), R)
+    case = a_sharded_case(mesh, batch, placed, model=DECODER, training=CLASSES, ignored=0.25)
+    return msgspec.structs.replace(case, regions=regions)
+
+
+SHARDINGS = {
+    "kept": sharded(sharding=Sharding(reshard_after_forward=False)),
+    "over one rank": sharded(sharding=Sharding(reshard_after_forward=1)),
+    "divided": sharded(sharding=Sharding(gradient_divide_factor=3.0, summed=True)),
+    "every part": sharded(sharding=Sharding(synced="every")),
+    "scattered": sharded(HYBRID, sharding=Sharding(synced="scattered")),
+    "layers": sharded(sharding=Sharding(wrapped="layers")),
+    "whole": sharded(sharding=Sharding(wrapped="whole", offload=True)),
+    "mixed": sharded(features=(MIXED,)),
+    "mixed, divided, every part": sharded(
+        HYBRID,
+        features=(MIXED,),
+        sharding=Sharding(gradient_divide_factor=2.0, summed=True, synced="every", wrapped="layers"),
+    ),
+    "unfreezing": featured("unfreezing", name="1.0.weight", step=1),
+    "kept state": featured("kept_state_dict"),
+    "skipped": featured("skipped_block", block="1", parts=2),
+}
+
+
+@pytest.mark.parametrize("name", SHARDINGS)
+def test_fully_sharded_training_agrees_with_every_option(name: str) -> None:
+    case = SHARDINGS[name]
+    assert agrees(case, "torch_fsdp", sandbox.run(case, "torch_fsdp"))
+
+
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
+def test_mixed_precision_agrees_where_every_forward_pass_casts(backend: str) -> None:
+    case = msgspec.structs.replace(
+        a_sharded_case(Mesh((("dp", 2),)), training=Training(steps=2)), features=(MIXED,)
+    )
+    assert agrees(case, backend, sandbox.run(case, backend))
+
+
+REGIONS = {
+    "sequence": cut(Regions(sequence=True)),
+    "gathered once": cut(Regions(sequence=True, prepared=True)),
+    "rows": cut(Regions(sequence=True, loss="rows")),
+    "positions": cut(Regions(loss="positions", mean=True)),
+    "nll_loss": cut(Regions(loss="nll_loss", mean=True)),
+    "uneven classes over data": cut(Regions(sequence=True, loss="rows"), GRID),
+    "uneven classes": cut(Regions(loss="rows"), TENSOR),
+}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_tensor_parallel_training_agrees_with_what_it_cuts(name: str) -> None:
+    case = REGIONS[name]
+    assert agrees(case, "torch_tp", sandbox.run(case, "torch_tp"))
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("name", ["sequence", "rows", "uneven classes over data"])
+def test_annotated_activations_agree_under_spmd(name: str) -> None:
+    assert agrees(REGIONS[name], "xla_spmd", sandbox.run(REGIONS[name], "xla_spmd"))
+
+
+def strided(operation: str) -> Case:
+    layer = Collective(operation=operation, width=4, mesh=(2,), memory="strided")  # type: ignore[arg-type]
+    model = Model(layers=(layer, Linear(inputs=layer.outputs, outputs=3)))
+    return a_sharded_case(Mesh((("dp", 2),)), (S0,), model=model, training=Training())
+
+
+@pytest.mark.parametrize("operation", ["reduce", "scatter"])
+def test_collectives_that_other_paths_lack_agree_without_strides(operation: str) -> None:
+    case = strided(operation)
+    first, *others = case.model.layers
+    plain = msgspec.structs.replace(first, memory=msgspec.UNSET)
+    case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=(plain, *others)))
+    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
+
+
+@pytest.mark.parametrize("operation", ["reduce", "scatter", "all_reduce"])
+def test_what_gloo_makes_of_strides_is_found(operation: str) -> None:
+    case = strided(operation)
+    outcome = sandbox.run(case, "torch_ddp")
+    assert compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).verdict == "diverge"
+
+
+@pytest.mark.parametrize("loss", ["log_softmax", "images"])
+def test_the_wrong_gradients_of_a_parallel_loss_are_found(loss: str) -> None:
+    case = cut(Regions(loss=loss))  # type: ignore[arg-type]
+    found = compare(case, "torch_tp", "torch", oracle_trace(case), sandbox.run(case, "torch_tp"))
+    assert found.divergences[0].check == "gradients"
+
+
+def test_a_static_graph_that_begins_without_sync_is_found() -> None:
+    case = a_sharded_case(Mesh((("dp", 2),)), training=PARTS)
+    case = msgspec.structs.replace(case, replication=Replication(static_graph=True))
+    outcome = sandbox.run(case, "torch_ddp")
+    assert isinstance(outcome, Failure)
+    assert "expect_autograd_hooks_" in outcome.message
+
+
+def test_a_reader_of_torchs_that_confuses_uneven_pieces_is_found() -> None:
+    mesh = Mesh((("dp_shard", 2), ("tp", 2)))
+    model = Model(layers=(Linear(inputs=4, outputs=6, bias=False), Linear(inputs=6, outputs=4, bias=False)))
+    placed = {"0.weight": (S0, S0), "1.weight": (S0, Shard(1))}
+    case = a_sharded_case(mesh, (S0, R), placed, model=model, training=Training())
+    outcome = sandbox.run(case, "torch_tp")
+    assert isinstance(outcome, Trace)
+    assert any("_StridedShard" in kind for kind in outcome.events.misread)
+    found = compare(case, "torch_tp", "torch", oracle_trace(case), outcome)
+    assert [divergence.check for divergence in found.divergences] == ["full_tensor"]
+
+
+SEVERAL = a_sharded_case(
+    Mesh((("dp_shard", 2), ("ep", 2))),
+    (R, R),
+    {"0.weight": (S0, R), "0.bias": (S0, R), "2.weight": (R, S0), "2.bias": (R, S0)},
+    training=Training(steps=2, accumulation=2),
+)
+CLIPPED = msgspec.structs.replace(SEVERAL, training=Training(steps=2, clip_norm=0.03125))
+
+
+@pytest.mark.parametrize("backend", ["torch_fsdp", "torch_dtensor"])
+def test_layers_on_several_meshes_agree(backend: str) -> None:
+    assert agrees(SEVERAL, backend, sandbox.run(SEVERAL, backend))
+
+
+def test_clipping_over_several_meshes_of_fsdp_fails() -> None:
+    assert agrees(CLIPPED, "torch_dtensor", sandbox.run(CLIPPED, "torch_dtensor"))
+    outcome = sandbox.run(CLIPPED, "torch_fsdp")
+    assert isinstance(outcome, Failure)
+    assert "stack" in outcome.message
+
+
+SHOWS = {
+    "masters_rounded": (SHARDINGS["mixed"], "torch_fsdp"),
+    "block_not_skipped": (SHARDINGS["skipped"], "torch_dtensor"),
+    "stays_frozen": (SHARDINGS["unfreezing"], "torch_dtensor"),
+    "kept_copy": (featured("kept_state_dict"), "torch_fsdp"),
+    "divided_twice": (SHARDINGS["divided"], "torch_fsdp"),
+    "replicas_left_out": (SHARDINGS["scattered"], "torch_fsdp"),
+    "parts_replaced": (SHARDINGS["every part"], "torch_fsdp"),
+    "gathered_stale": (SHARDINGS["kept"], "torch_fsdp"),
+    "norm_of_a_piece": (REGIONS["sequence"], "torch_tp"),
+    "classes_of_one_rank": (REGIONS["positions"], "torch_tp"),
+    "weights_forgotten": (cut(Regions(weighted=True)), "torch_dtensor"),
+    "clipped_by_mesh": (CLIPPED, "torch_dtensor"),
+    "strides_lost": (strided("broadcast"), "torch_ddp"),
+}
+"""A case of every planted fault of these paths, and a backend."""
+
+
+def test_every_planted_fault_of_these_paths_has_a_case() -> None:
+    own = {"wrappers", "regions", "collective_layouts", "several_meshes"}
+    assert {*SHOWS} == {name for name, fault in faults.all_faults().items() if own & {*fault.paths}}
+
+
+@pytest.mark.parametrize("fault", SHOWS)
+def test_a_planted_fault_shows_with_its_option_and_no_other_case_reaches_it(fault: str) -> None:
+    case, backend = SHOWS[fault]
+    planted = faults.all_faults()[fault]
+    plain = a_sharded_case(PAIR, (S0,), {"": (S0,)}, training=PARTS, model=PERCEPTRON)
+    assert planted.reaches(case)
+    assert not planted.reaches(plain)
+    side = plugins.load("workers.backends", backend).SIDE
+    outcome = sandbox.run(case, backend, options={faults.VARIABLE: fault})
+    assert compare(case, backend, side, oracle_trace(case), outcome).verdict == "diverge"
+
+
+def test_the_pattern_of_tensor_parallelism_is_the_layouts() -> None:
+    assert {*CUT} < {*DECODER.parameters()}
+    assert {*MEGATRON} < {*PERCEPTRON.parameters()}

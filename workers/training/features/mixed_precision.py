@@ -1,0 +1,46 @@
+"""Master weights in float32: the model computes with copies of its parameters and inputs in bfloat16.
+
+FSDP does it by its `MixedPrecisionPolicy`; elsewhere every forward pass casts. Equal to the same program in
+float64, with the rounding of bfloat16 in the forward and the backward pass and that of float32 in the update.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils import stateless
+
+from difftest.cases.features.mixed_precision import Options
+from workers.training.features import Hooks
+from workers.training.features.autocast import NARROW, simulate
+
+
+def hooks(_options: Options) -> Hooks:
+    """Around the forward of the whole module."""
+    return Hooks(place=_place)
+
+
+def equal(_options: Options) -> Hooks:
+    """The same, which leaves float64 as it is; a run with simulated rounding rounds more until the update."""
+    return Hooks(
+        place=_place,
+        before=lambda _progress: simulate("bfloat16"),
+        update=lambda _progress: simulate("float32"),
+    )
+
+
+def _place(module: nn.Module) -> nn.Module:
+    forward = module.forward
+
+    def casting(inputs: torch.Tensor, *others: Any) -> Any:  # noqa: ANN401  the module's
+        copies = {name: _narrow(one) for name, one in module.named_parameters()}
+        with stateless._reparametrize_module(module, copies, tie_weights=True):  # noqa: SLF001  of functional_call
+            output = forward(_narrow(inputs), *others)
+        return output.float() if output.dtype is NARROW else output
+
+    module.forward = casting
+    return module
+
+
+def _narrow(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(NARROW) if tensor.dtype == torch.float32 else tensor
