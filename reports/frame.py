@@ -16,7 +16,7 @@ import pandas as pd
 
 from difftest.cases.case_number import CaseNumber
 from difftest.records import columns as recorded
-from difftest.records.columns import MEASUREMENTS
+from difftest.records.columns import MEASUREMENTS, Texts
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.coverage import COUNTED as COVERED
@@ -172,29 +172,49 @@ class Tensors:
         return codes
 
 
-def _runs(parts: Sequence[recorded.Columns], columns: Sequence[Column]) -> pd.DataFrame:
-    """A row a run of all parts, in their order."""
-    together = recorded.Columns.together(parts or [recorded.Columns.of([])])
-    return pd.DataFrame({column.name: _series(column, together) for column in columns})
+@dataclass(slots=True)
+class _Gathered:
+    """Some columns of the runs of all parts, so far."""
 
+    columns: Sequence[Column]
+    arrays: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)
 
-def _series(column: Column, runs: recorded.Columns) -> "pd.Series[Any]":
-    if column.number:
-        distinct, places = np.unique(runs.numbers(column.source), return_inverse=True)
-        made = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
-        return pd.Series(made[places] if len(made) else [], dtype=column.dtype)
-    if column.dtype not in {"category", INSTANT}:
-        return pd.Series(runs.numbers(column.source), dtype=column.dtype)
-    codes, texts = runs.texts(column.source)
-    if column.dtype == INSTANT:
-        instants = pd.to_datetime(pd.Series(texts, dtype="str"), utc=True, format="ISO8601", errors="coerce")
-        return instants.dt.as_unit("us").iloc[codes].reset_index(drop=True)
-    used = np.zeros(len(texts), dtype=np.bool_)
-    used[codes] = True
-    names = [column.text(text) if there else "" for text, there in zip(texts, used, strict=True)]
-    categories = _categories(names)
-    mapped = categories.get_indexer(pd.Index(names))[codes] if names else codes
-    return pd.Series(pd.Categorical.from_codes(mapped, categories=categories))
+    def add(self, columns: recorded.Columns) -> None:
+        """Adds runs of a part."""
+        for source in {column.source for column in self.columns}:
+            values = columns.by_name[source]
+            if isinstance(values, Texts):
+                numbers = self.numbers.setdefault(source, {})
+                codes = [numbers.setdefault(value, len(numbers)) for value in values.distinct]
+                values = np.array(codes, dtype=np.int32)[values.codes]
+            self.arrays.setdefault(source, []).append(values)
+
+    def frame(self) -> pd.DataFrame:
+        """A row a run, in the order in which they were added."""
+        arrays = {source: np.concatenate(each) for source, each in self.arrays.items()}
+        return pd.DataFrame({c.name: self._series(c, arrays.get(c.source)) for c in self.columns})
+
+    def _series(self, column: Column, values: npt.NDArray[Any] | None) -> "pd.Series[Any]":
+        if column.number and values is not None:
+            distinct, places = np.unique(values, return_inverse=True)
+            made = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
+            return pd.Series(made[places] if len(made) else [], dtype=column.dtype)
+        if column.dtype not in {"category", INSTANT}:
+            return pd.Series([] if values is None else values, dtype=column.dtype)
+        codes = np.zeros(0, dtype=np.int32) if values is None else values
+        texts = list(self.numbers.get(column.source, {}))
+        if column.dtype == INSTANT:
+            instants = pd.to_datetime(
+                pd.Series(texts, dtype="str"), utc=True, format="ISO8601", errors="coerce"
+            )
+            return instants.dt.as_unit("us").iloc[codes].reset_index(drop=True)
+        used = np.zeros(len(texts), dtype=np.bool_)
+        used[codes] = True
+        names = [column.text(text) if there else "" for text, there in zip(texts, used, strict=True)]
+        categories = _categories(names)
+        mapped = categories.get_indexer(pd.Index(names))[codes] if names else codes
+        return pd.Series(pd.Categorical.from_codes(mapped, categories=categories))
 
 
 def _categories(names: Iterable[str]) -> "pd.Index[Any]":
@@ -234,14 +254,14 @@ class _Sources:
 
 def load(corpus: Corpus | None) -> Table:
     """The long table of `corpus`, None for no runs; `UsageError` where a newer version wrote a line."""
-    gathered, beginning, sources = list[recorded.Columns](), list[recorded.Columns](), _Sources()
+    gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
     comparisons, lacks, coverage = dict[str, Comparisons](), SupportTable(), dict[str, Coverage]()
     on_meshes, files = Comparisons(), corpus.files_of_lines() if corpus else ()
     for part in (part for file in files for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
-        gathered.append(columns.where(ran).only({column.source for column in RUN}))
-        beginning.append(columns.only({column.source for column in _BEGINNING}))
+        gathered.add(columns.where(ran))
+        beginning.add(columns)
         sources.add(part, columns, ran)
         own = columns.where(columns.texts("purpose").among({"campaign"}))
         for name in own.texts("campaign").distinct:
@@ -250,12 +270,12 @@ def load(corpus: Corpus | None) -> Table:
             coverage.setdefault(name, Coverage()).add(of_campaign)
         lacks.add(own)
         on_meshes.add(own, by="mesh")
-    runs = _runs(gathered, RUN)
+    runs = gathered.frame()
     order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
     runs = runs.iloc[order].reset_index(drop=True)
     runs["failed_step"] = runs["failed_step"].mask(runs["status"] == "finished")
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
-    began = _began(_runs(beginning, _BEGINNING))
+    began = _began(beginning.frame())
     return Table(
         runs=runs,
         tensors=sources.tensors(order),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import click
 
+from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.commands import Group
 from difftest.ground.errors import InfrastructureError
@@ -23,6 +24,7 @@ from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_archive import SUFFIX, pack
+from difftest.records.bundle_condensing import condense
 from difftest.records.case_files import read_case
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE, described, lines, shortfalls
 
@@ -54,7 +56,7 @@ class RecordRequest(Drawing):
         option(
             type=click.Path(path_type=Path, file_okay=False),
             required=True,
-            help="The folder of the bundle, new or empty; NAME.zip packs it into one file at the end.",
+            help="The folder of the bundle, new or empty; NAME.zip condenses and packs it at the end.",
         ),
     ]
     least_compared: LeastCompared = LEAST_COMPARED
@@ -92,7 +94,9 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
     if request.folder != request.out:
-        pack(request.folder, request.out)
+        with Working("record: packing", counts=False):
+            condense(request.folder, ORACLE)
+            pack(request.folder, request.out)
     incomplete = shortfalls(recording.comparisons, request, must_agree=False)
     _print(request, recording, incomplete)
     if incomplete:

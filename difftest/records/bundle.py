@@ -7,9 +7,9 @@ it was to run, and `missing.jsonl` which of their runs were not made, with the r
 before anything in it is used.
 """
 
-import hashlib
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,15 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
 from difftest.ground.errors import InfrastructureError, UnsupportedError, UsageError
 from difftest.judge.outcome import Outcome, Sharded, Trace
-from difftest.records import bundle_lines, traces
+from difftest.records import bundle_lines
 from difftest.records.bundle_lines import EVIDENCE, LINES, MISSING, REQUESTED, Absent, Run, Who
+from difftest.records.bundle_runs import RUNS, outcome_of, save
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import append, replace_file, sync_file, sync_folder
+from difftest.records.condensed import restore
+from difftest.records.disk import append, replace_file
 from difftest.records.observation import REFUSED, UNSUPPORTED
 
-RUNS, CASES = "runs", "cases"
+CASES = "cases"
 
 
 class Recorder:
@@ -48,13 +50,7 @@ class Recorder:
         """Adds one run of `case` on the backend `ran`, with its outcome."""
         with self._lock:
             number, self._count = self._count, self._count + 1
-        stem = self._root / RUNS / f"{number}"
-        traces.save(stem, outcome)
-        files = sorted(stem.parent.glob(f"{number}.*"))
-        digests = {file.suffix[1:]: _digest(file) for file in files}
-        for file in files:
-            sync_file(file)
-        sync_folder(stem.parent)
+        digests = save(self._root, number, outcome)
         backend, side, framework = ran
         line = Run(
             index=index,
@@ -105,6 +101,7 @@ class Joined:
         self._indices: dict[str, int] = {}
         self._runs: dict[tuple[str, str, frozenset[tuple[str, str]]], list[tuple[Path, Run]]] = {}
         self._absent: dict[tuple[str, str], Absent] = {}
+        self._oracles = defaultdict[str, list[tuple[Path, Run]]](list)
         self._oracle, self._lock = oracle, threading.Lock()
         for root in roots:
             self._add(root)
@@ -138,12 +135,24 @@ class Joined:
                 raise InfrastructureError(msg)
             again = backend == self._oracle or (len(left) == 1 and left[0][1].index == EVIDENCE)
             root, run = left[0] if again else left.pop(0)
-        what, outcome = f"run {run.number} of {root}", _outcome(root, run)
+        what, outcome = f"run {run.number} of {root}", outcome_of(root, run)
+        if run.beside is not None and backend != self._oracle and isinstance(outcome, Trace):
+            outcome = self._restored(case, root, run, outcome)
         origin = outcome.origin
         if origin and (origin.case, origin.backend) != (case.id, backend):
             msg = f"{what} is of case {origin.case} on {origin.backend}, not of {case.id} on {backend}"
             raise UsageError(msg)
         return _fitting(outcome, case, what, whole=backend == self._oracle)
+
+    def _restored(self, case: Case, root: Path, run: Run, difference: Trace) -> Trace:
+        """A condensed run, beside the oracle that all bundles share."""
+        own = [one for at, one in self._oracles[case.id] if at == root and one.number == run.beside]
+        noise = outcome_of(root, own[0]) if own else None
+        values = self.execute(case, self._oracle, {})
+        if not isinstance(noise, Trace) or not isinstance(values, Trace):
+            msg = f"run {run.number} of {root} is condensed beside run {run.beside}, which is no oracle's"
+            raise UsageError(msg)
+        return restore(case, values, noise, difference)
 
     def _missing(self, case: Case, backend: str) -> InfrastructureError:
         """Why there is no run, as it was recorded; without a record, the bundle lacks it."""
@@ -162,21 +171,34 @@ class Joined:
                 self.backends[absent.backend].refusals[absent.case] = absent.reason
         for run in bundle_lines.lines(root):
             case = self._case(root, run.case)
-            recorded = self._runs.setdefault(run.key, [])
-            if recorded and recorded[0][0] != root:
-                if run.backend == self._oracle:
-                    continue
-                msg = (
-                    f"case {run.case} on {run.backend} is in {recorded[0][0]} and in {root}; "
-                    "each backend's runs must come from one bundle"
-                )
-                raise UsageError(msg)
-            recorded.append((root, run))
+            if not self._takes(root, run):
+                continue
             # What the oracle alone ran in a bundle that says no more, no backend of it could express.
             if run.index != EVIDENCE and (requested or run.backend != self._oracle):
                 self._indices[case.id] = run.index
             if run.backend != self._oracle:
                 self.backends.setdefault(run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework))
+
+    def _takes(self, root: Path, run: Run) -> bool:
+        """Adds a run to those that `execute` returns; False for the oracle's where another bundle has it.
+
+        A whole run of the oracle's takes the place of another bundle's condensed one: it serves all of them.
+        """
+        recorded, of_oracle = self._runs.setdefault(run.key, []), run.backend == self._oracle
+        if of_oracle and not run.options:
+            self._oracles[run.case].append((root, run))
+        if recorded and recorded[0][0] != root:
+            if not of_oracle:
+                msg = (
+                    f"case {run.case} on {run.backend} is in {recorded[0][0]} and in {root}; "
+                    "each backend's runs must come from one bundle"
+                )
+                raise UsageError(msg)
+            if recorded[0][1].beside is not None and run.beside is None:
+                recorded[:] = [(root, run)]
+            return False
+        recorded.append((root, run))
+        return True
 
     def _case(self, root: Path, name: str) -> Case:
         if name not in self._cases:
@@ -187,20 +209,6 @@ class Joined:
                 raise UsageError(msg)
             self._cases[name] = case
         return self._cases[name]
-
-
-def _outcome(root: Path, run: Run) -> Outcome:
-    stem = root / RUNS / f"{run.number}"
-    for suffix, digest in run.digests.items():
-        file = stem.with_name(f"{run.number}.{suffix}")
-        if not file.is_file() or file.stat().st_size > traces.MOST_BYTES or _digest(file) != digest:
-            msg = f"{file} is missing or was changed: it does not have the digest that {LINES} gives it"
-            raise UsageError(msg)
-    outcome = traces.load(stem) if "json" in run.digests else None
-    if outcome is None:
-        msg = f"run {run.number} of {root} has no result"
-        raise UsageError(msg)
-    return outcome
 
 
 def _fitting(outcome: Outcome, case: Case, what: str, *, whole: bool) -> Outcome:
@@ -232,8 +240,3 @@ def _whole(alone: Mesh, name: str, tensor: Sharded, noise: Sharded | None) -> bo
     if noise is None or noise.shape != tensor.shape or (name == "loss" and math.prod(tensor.shape) != 1):
         return False
     return not tensor.misfits(alone) and not noise.misfits(alone)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -36,7 +36,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One line: what ran, and the SHA-256 of its files by suffix. Lines have the order in which runs ended.
 
     `framework` is the one that the backend uses; empty for the oracle, and in bundles from before it was
-    recorded.
+    recorded. `beside` is the number of the oracle's run beside which this one is condensed
+    (`difftest.records.condensed`), of the oracle its own; None of a run that is whole.
     """
 
     index: Whole
@@ -47,6 +48,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     digests: dict[str, str]
     options: dict[str, str] = {}
     framework: str = ""
+    beside: Whole | None = None
     schema: int = SCHEMA
 
     @property

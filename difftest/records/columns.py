@@ -1,22 +1,19 @@
-"""Lines of a campaign by column: a table of Arrow, whose texts are numbers into a list of the distinct ones.
+"""Lines of a campaign by column: numbers as arrays, and texts as numbers into a list of the distinct ones.
 
 The columns follow from the fields of `Observation` and `Measurement`: a nested field is called
-`outcome.status`, and a value that is neither number nor text is its JSON. A column of measurements has a list
-for each line. So a million lines fit into memory, and a table of them is made without a Python object for
-each value.
+`outcome.status`, and a value that is neither number nor text is its JSON. So a million lines fit into memory,
+and a table of them is made without a Python object for each value.
 """
 
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-from pyarrow import parquet
 
 from difftest.judge.measured import Measurement
 from difftest.records.observation import Observation
@@ -28,6 +25,7 @@ END = "end"
 """The column of where each line ends, in bytes from the first one's beginning."""
 
 _ENCODE: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic").encode
+_TEXTS = ".texts"
 
 
 class Texts(NamedTuple):
@@ -42,6 +40,9 @@ class Texts(NamedTuple):
         return matches[self.codes]
 
 
+Column: TypeAlias = npt.NDArray[Any] | Texts
+
+
 def _fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The name of every column of a kind of record, and the type of its values."""
     for each in msgspec.structs.fields(kind):
@@ -51,12 +52,17 @@ def _fields(kind: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{each.name}", each.type
 
 
-def _array(kind: Any, values: Sequence[Any]) -> Any:  # noqa: ANN401  a type annotation, and an array of Arrow
-    """The values of one column; a number that is None is null, and becomes NaN."""
-    numbers = {float: pa.float64(), float | None: pa.float64(), bool: pa.bool_()}
-    if kind in numbers or _is_whole(kind):
-        return pa.array(values, numbers.get(kind, pa.int64()))
-    return pa.array(values if kind is str else [_ENCODE(value).decode() for value in values], pa.string())
+def _column(kind: Any, values: Sequence[Any]) -> Column:  # noqa: ANN401  a type annotation
+    dtype = {float: np.float64, float | None: np.float64, bool: np.bool_}.get(kind)
+    if dtype is not None:
+        return np.array(values, dtype=dtype)  # None becomes NaN, which JSON cannot hold otherwise
+    if _is_whole(kind):
+        return np.array(values, dtype=np.int64)
+    if kind is not str:
+        values = [_ENCODE(value).decode() for value in values]
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    codes = np.fromiter(map(numbers.__getitem__, values), dtype=np.int32, count=len(values))
+    return Texts(codes, tuple(numbers))
 
 
 def _is_whole(kind: Any) -> bool:  # noqa: ANN401  a type annotation
@@ -73,30 +79,29 @@ _tensor_values = attrgetter(*(name for name, _ in _TENSOR))
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Some columns of some lines. Those of measurements have a list for each line."""
+    """Some columns of some lines, by name. Those of measurements have a value for each measurement."""
 
-    table: Any
-    """A `pyarrow.Table`."""
-
-    def _column(self, name: str) -> Any:  # noqa: ANN401  an array of Arrow
-        column = self.table[name].combine_chunks()
-        return column.flatten() if pa.types.is_list(column.type) else column
+    by_name: Mapping[str, Column]
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """The column of numbers with this name; one of measurements has a value for each of them."""
-        numbers: npt.NDArray[Any] = self._column(name).to_numpy(zero_copy_only=False)
-        return numbers
+        """The column of numbers with this name."""
+        return cast("npt.NDArray[Any]", self.by_name[name])
 
     def texts(self, name: str) -> Texts:
-        """The column of texts with this name; one of measurements has a value for each of them."""
-        column = self._column(name)
-        column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-        return Texts(codes, tuple(column.dictionary.to_pylist()))
+        """The column of texts with this name."""
+        return cast("Texts", self.by_name[name])
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> "Columns":
         """The chosen lines, with their measurements."""
-        return self if chosen.all() else Columns(self.table.filter(pa.array(chosen)))
+        if chosen.all():
+            return self
+        measured = np.repeat(chosen, self.numbers(MEASUREMENTS)) if MEASUREMENTS in self.by_name else chosen
+
+        def kept(name: str, column: Column) -> Column:
+            rows = measured if name.startswith(f"{MEASUREMENTS}.") else chosen
+            return Texts(column.codes[rows], column.distinct) if isinstance(column, Texts) else column[rows]
+
+        return Columns({name: kept(name, column) for name, column in self.by_name.items()})
 
     def grouped(self, *names: str) -> Iterator[tuple[tuple[str, ...], int]]:
         """The distinct combinations of some texts, each with its number of lines."""
@@ -107,58 +112,53 @@ class Columns:
 
     def only(self, names: Collection[str]) -> "Columns":
         """Those of the columns that have one of these names."""
-        return Columns(self.table.select([name for name in self.table.column_names if name in names]))
-
-    @classmethod
-    def together(cls, parts: Iterable["Columns"]) -> Self:
-        """The lines of several parts, which have the same columns."""
-        return cls(pa.concat_tables([part.table for part in parts]).unify_dictionaries())
+        return Columns({name: column for name, column in self.by_name.items() if name in names})
 
     @classmethod
     def of(cls, runs: Sequence[Observation], ends: Sequence[int] | None = None) -> Self:
         """The columns of `runs`; `ends` are where their lines end."""
-        counts = [len(run.measurements) for run in runs]
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-        measured = _transposed(
-            _TENSOR, [_tensor_values(measurement) for run in runs for measurement in run.measurements]
-        )
-        columns = {MEASUREMENTS: pa.array(counts, pa.int64())}
+        measured = [measurement for run in runs for measurement in run.measurements]
+        counts = np.array([len(run.measurements) for run in runs], dtype=np.int64)
+        columns: dict[str, Column] = {MEASUREMENTS: counts}
         if ends is not None:
-            columns[END] = pa.array(ends, pa.int64())
-        for (name, kind), values in zip(_RUN, _transposed(_RUN, map(_run_values, runs)), strict=True):
-            array = _array(kind, values)
-            columns[name] = array.dictionary_encode() if pa.types.is_string(array.type) else array
-        for (name, kind), values in zip(_TENSOR, measured, strict=True):
-            columns[f"{MEASUREMENTS}.{name}"] = pa.ListArray.from_arrays(offsets, _array(kind, values))
-        return cls(pa.table(columns))
+            columns[END] = np.array(ends, dtype=np.int64)
+        columns |= zip((n for n, _ in _RUN), _transposed(_RUN, map(_run_values, runs)), strict=True)
+        tensors = _transposed(_TENSOR, map(_tensor_values, measured))
+        columns |= zip((f"{MEASUREMENTS}.{n}" for n, _ in _TENSOR), tensors, strict=True)
+        return cls(columns)
 
     def to_bytes(self) -> bytes:
-        """The columns as the content of a Parquet file."""
+        """The columns as the content of an `.npz` file, uncompressed and without pickle."""
+        arrays = dict[str, npt.NDArray[Any]]()
+        for name, column in self.by_name.items():
+            if isinstance(column, Texts):
+                arrays[name] = column.codes
+                arrays[f"{name}{_TEXTS}"] = np.frombuffer(
+                    msgspec.json.encode(column.distinct), dtype=np.uint8
+                )
+            else:
+                arrays[name] = column
         content = io.BytesIO()
-        table = self.table.rename_columns([*map(_on_disk, self.table.column_names)])
-        parquet.write_table(table, content, write_page_checksum=True)
+        np.savez(content, **cast("dict[str, Any]", arrays))
         return content.getvalue()
 
     @classmethod
     def from_file(cls, file: io.BufferedReader, names: Collection[str]) -> Self:
-        """The columns `names` of a Parquet file; `KeyError` where one is missing.
+        """The columns `names` of an `.npz` file.
 
-        `OSError` or `ValueError`, as all errors of Arrow are, where the file is damaged.
+        `KeyError` where one is missing, `ValueError`, `OSError` or `zipfile.BadZipFile` where it is damaged.
         """
-        texts = [_on_disk(name) for name, _ in _RUN]
-        opened = parquet.ParquetFile(file, read_dictionary=texts, page_checksum_verification=True)
-        table = opened.read([*map(_on_disk, names)])
-        by_name = {_on_disk(name): name for name in NAMES}
-        columns = cls(table.rename_columns([by_name[name] for name in table.column_names]))
-        if missing := set(names) - set(columns.table.column_names):
-            raise KeyError(*missing)
-        return columns
+        with np.load(file, allow_pickle=False) as arrays:
+            columns = {name: _loaded(arrays, name) for name in names}
+        return cls(columns)
 
 
-def _on_disk(name: str) -> str:
-    """A column's name in a file, where a dot would lead into a nested column."""
-    return name.replace(".", "/")
+def _transposed(fields: Sequence[tuple[str, Any]], rows: Iterable[tuple[Any, ...]]) -> Iterator[Column]:
+    columns: Iterable[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(fields)
+    return (_column(kind, values) for (_, kind), values in zip(fields, columns, strict=True))
 
 
-def _transposed(fields: Sequence[object], rows: Iterable[tuple[Any, ...]]) -> Iterable[Sequence[Any]]:
-    return list(zip(*rows, strict=True)) or [()] * len(fields)
+def _loaded(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Column:
+    if f"{name}{_TEXTS}" not in arrays:
+        return arrays[name]
+    return Texts(arrays[name], msgspec.json.decode(arrays[f"{name}{_TEXTS}"].tobytes(), type=tuple[str, ...]))

@@ -17,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import BadZipFile
 
 import msgspec
 
@@ -28,13 +29,13 @@ from difftest.records.observation import Line, Observation, read_lines
 PART_BYTES = 2**25
 """The least of a part: what is decoded at most when a campaign is resumed, and kept in memory meanwhile."""
 
-VERSION = 3
+VERSION = 2
 """To be raised when the columns of equal lines change."""
 
 _CHUNK_BYTES = 2**20
-_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.([0-9a-f]{32})\.parquet")
-_DAMAGED = (OSError, UsageError, ValueError, KeyError, EOFError, NotImplementedError)
-"""What reading a damaged index file raises; Arrow's errors are among them."""
+_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.([0-9a-f]{32})\.npz")
+_DAMAGED = (OSError, UsageError, ValueError, KeyError, EOFError, NotImplementedError, BadZipFile)
+"""What reading a damaged index file raises; msgspec's errors are ValueErrors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ class _Index:
         """Writes the index file of a part; the part itself where that is not possible."""
         if not self.key:
             return part
-        name = f"{self._prefix}{self.key}.{part.start}-{part.end}.{part.count}.{_digest(part)}.parquet"
+        name = f"{self._prefix}{self.key}.{part.start}-{part.end}.{part.count}.{_digest(part)}.npz"
         place = self.file.with_name(name)
         with suppress(OSError, UsageError):
             replace_file(place, part.columns().to_bytes())

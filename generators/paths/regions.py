@@ -17,7 +17,7 @@ from difftest.cases.layers.dropout import Dropout
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
-from difftest.cases.wrapping import Regions
+from difftest.cases.wrapping import LossForm, Regions
 from generators import layouts as places
 from generators import models as shapes
 from generators.chances import always, equally, mixed, sometimes, weighted
@@ -39,6 +39,7 @@ AXES = (
     (3, ("dp_shard", "tp")),
     (1, ("dp_replicate", "dp_shard", "tp")),
 )
+FORMS: tuple[LossForm, ...] = ("rows", "positions", "images", "log_softmax", "nll_loss")
 MOST_SEQUENCE = 12
 WITHOUT_STYLE = (Conv, Dropout)
 """The layers that need more of the sequence than a piece, or tensors of all of it."""
@@ -73,9 +74,10 @@ def _models(draw: st.DrawFn, *, unit: int) -> Model:
     classes = draw(mixed((2, vocabularies(unit=unit)), (1, st.integers(3, 9))))
     head = Linear(inputs=model.outputs, outputs=classes, bias=draw(st.booleans()))
     last = model.layers[-1]
-    body = model.layers[:-1] if isinstance(last, Linear) and len(model.layers) > 1 else model.layers
-    head = msgspec.structs.replace(head, inputs=last.inputs if body != model.layers else model.outputs)
-    return Model(layers=(*body, head), sequence=model.sequence)
+    if isinstance(last, Linear) and len(model.layers) > 1:
+        head = msgspec.structs.replace(head, inputs=last.inputs)
+        return Model(layers=(*model.layers[:-1], head), sequence=model.sequence)
+    return Model(layers=(*model.layers, head), sequence=model.sequence)
 
 
 def _convolves(layer: Layer) -> bool:
@@ -99,7 +101,7 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
         name: (*_over_data(mesh), Shard(0) if name in columns else placements[-1])
         for name, placements in layout.parameters.items()
     }
-    return msgspec.structs.replace(layout, parameters=parameters)
+    return Layout(mesh=mesh, batch=layout.batch, parameters=parameters)
 
 
 def _over_data(mesh: Mesh) -> Placements:
@@ -123,7 +125,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         isinstance(one, WITHOUT_STYLE) for _, one in walk(case.model.layers)
     )
     sequence = bool(fits) and draw(weighted((3, True), (1, False)))
-    form = draw(equally("rows", "positions", "images", "log_softmax", "nll_loss"))
+    form: LossForm = draw(equally(*FORMS))
     apart = classes and (not sequence or not draw(sometimes(one_in=3)))
     regions = Regions(
         sequence=sequence,

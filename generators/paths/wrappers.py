@@ -5,7 +5,7 @@ Only this path draws any of these, so that the numbers of cases on other paths s
 """
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from hypothesis import strategies as st
@@ -148,7 +148,7 @@ def shardings(draw: st.DrawFn, *, case: Case) -> Sharding:
             (1, "offload"),
         )
     )
-    drawn = {
+    drawn: dict[str, Any] = {
         "reshard_after_forward": draw(mixed((1, st.booleans()), (1, equally(*parts)))),
         "gradient_divide_factor": draw(equally(*FACTORS)),
         "summed": True,
@@ -162,7 +162,7 @@ def shardings(draw: st.DrawFn, *, case: Case) -> Sharding:
         chosen = {name: value for name, value in drawn.items() if draw(st.booleans())}
         return Sharding(**{**chosen, "summed": "gradient_divide_factor" in chosen})
     apart = one == "gradient_divide_factor" and draw(weighted((5, True), (1, False)))
-    return Sharding(**{one: drawn[one]}, **({"summed": True} if apart else {}))
+    return Sharding(**{one: drawn[one], **({"summed": True} if apart else {})})
 
 
 @st.composite
@@ -176,5 +176,7 @@ def _features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
         return draw(training_features.features(case=case))
     first = draw(weighted(*fitting))
     beside = [one for one in fitting if one[1] != first and training_features.together(first, one[1], case)]
-    second = [draw(weighted(*beside))] if beside and draw(st.booleans()) else []
-    return tuple(training_features.drawn(draw, name, case) for name in (first, *second))
+    names = [first]
+    if bool(beside) and draw(st.booleans()):
+        names.append(draw(weighted(*beside)))
+    return tuple(training_features.drawn(draw, name, case) for name in names)

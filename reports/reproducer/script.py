@@ -20,7 +20,7 @@ from reports.reproducer import features, literals, spelling
 from reports.reproducer.blocks import Written
 from reports.reproducer.fault import Fault
 
-Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
+Plan: TypeAlias = Mapping[str, tuple[str, bool | str, bool | str]]
 """The style of `parallelize_module` for each layer's path.
 
 A style is (`columns`, `rows` or `whole`; whether the layer's input is local pieces; whether its output is).

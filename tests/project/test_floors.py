@@ -23,7 +23,7 @@ OWNERS = {
     "torchax": {"workers"},
     "jax": {"workers"},
     "pandas": {"reports"},
-    "pyarrow": {"difftest", "reports"},
+    "pyarrow": {"reports"},
     "jinja2": {"reports"},
     "click": {"difftest"},
     "tqdm": {"difftest"},

@@ -87,8 +87,8 @@ def test_all_tests_run_side_by_side_and_chosen_ones_in_one_process(monkeypatch: 
     assert runs_all(Namespace(**ALL), named=False)
     assert not runs_all(Namespace(**ALL), named=True)
     chosen = {"keyword": "a_word", "markexpr": "nightly", "lf": True, "collectonly": True, "usepdb": True}
-    for change in (*({name: value} for name, value in chosen.items()), {"numprocesses": 0}):
-        assert not runs_all(Namespace(**ALL | change), named=False), change
+    for name, value in (*chosen.items(), ("numprocesses", 0)):
+        assert not runs_all(Namespace(**ALL | {name: value}), named=False), name
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     assert not runs_all(Namespace(**ALL), named=False)
 

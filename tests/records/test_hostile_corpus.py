@@ -208,7 +208,7 @@ def test_an_index_of_another_user_is_not_read(out: Path) -> None:
     lines = Corpus(out / CORPUS).lines("one")
     assert [part.index for part in index.parts(lines)] == [None]
     key, size = index._key(lines), lines.stat().st_size  # noqa: SLF001
-    forged = lines.with_name(f".one.index.{key}.0-{size}.3.{'0' * 32}.parquet")
+    forged = lines.with_name(f".one.index.{key}.0-{size}.3.{'0' * 32}.npz")
     forged.write_bytes(b"")
     assert index._Index(lines).parts  # noqa: SLF001
     os.chown(forged, 12345, 12345)

@@ -83,7 +83,7 @@ def test_a_script_is_short_and_valid_python(subtests: pytest.Subtests) -> None:
     lengths = ((a_program(), MOST_LINES), (CHAIN, 2 * MOST_LINES))
     every = itertools.product(backends(PROGRAMS), lengths, FAULTS_OF_PROGRAMS)
     for backend, (case, most), (kind, fields) in every:
-        with subtests.test(backend=backend, case=case.id, kind=kind, **fields):
+        with subtests.test(backend=backend, case=case.id, kind=kind, fields=fields):
             text = script(case, backend, kind, **fields)
             ast.parse(text)
             assert text.count("\n") <= most

@@ -35,7 +35,7 @@ def sharded(**told: object) -> Case:
     case = a_case(
         mesh=PAIR, sharded={"0.weight": (S0,), "0.bias": (S0,)}, training=Training(steps=2, accumulation=2)
     )
-    return msgspec.structs.replace(case, **told)  # type: ignore[arg-type]
+    return msgspec.structs.replace(case, **told)
 
 
 def cut(regions: Regions) -> Case:

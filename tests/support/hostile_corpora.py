@@ -278,7 +278,7 @@ def foreign_index(rng: Random, root: Path, away: Path) -> None:
     for lines in (root / CORPUS / OBSERVATIONS).glob("*.jsonl"):
         size, key = lines.stat().st_size, f"{rng.getrandbits(128):032x}"
         index = f".{lines.stem}.index.{key}"
-        lines.with_name(f"{index}.0-{size}.3.{key}.parquet").write_bytes(_files(rng, root).read_bytes())
+        lines.with_name(f"{index}.0-{size}.3.{key}.npz").write_bytes(_files(rng, root).read_bytes())
         lines.with_name(f"{index}.checked").write_bytes(rng.choice((b"", ESCAPES.encode(errors="replace"))))
 
 

@@ -57,7 +57,8 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
             {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
         ),
         frozenset({"exceptions", "torch"}),
-        frozenset({"runs", "tpu", "xla"}),
+        frozenset({"runs", "xla"}),
+        frozenset({"tpu"}),
         frozenset({"backends", "faults"}),
         frozenset({"isolate"}),
         frozenset({"child", "cluster"}),

@@ -96,7 +96,8 @@ def test_a_backend_behind_another_compiles_nothing_and_gives_what_it_gives_alone
     assert isinstance(follows, Trace)
     assert follows.origin
     assert follows.origin.backend == "xla_annotated"
-    assert {*follows.events.graphs} == {leads.events.graphs[-1]}, "those that the process has compiled"
+    assert leads.events.graphs[-1]
+    assert {*follows.events.graphs} == {0}
     alone = sandbox.run(case, "xla_annotated")
     assert isinstance(alone, Trace)
     assert same_bits(alone, follows)

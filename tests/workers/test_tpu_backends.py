@@ -86,6 +86,8 @@ def test_they_run_only_if_named_and_say_what_they_are() -> None:
         "no registered implementation for untyped custom call to tpu_custom_call for Host",
         "failed to serialize StableHLO to plugin version 1.13.3; failed to legalize 'vhlo.composite_v2'",
         "no FFI handler registered for LuDecomposition on a platform Host (canonical host)",
+        "no registered implementation for custom call to tpu_custom_call for platform CUDA",
+        "no FFI handler registered for LuDecomposition on a platform CUDA (canonical cuda)",
         "host memory allocator is not implemented for this clientFailed to get PJRT host allocator",
         "a required argument is in a failed state",
     ],

@@ -1,6 +1,6 @@
 """`torch.compile` on torch_tpu: around DDP, and around every operator of a program on one rank.
 
-The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+The device is XLA:CPU, or a GPU by JAX's plugin, behind our PJRT plugin (`workers.tpu`).
 """
 
 from collections.abc import Iterator

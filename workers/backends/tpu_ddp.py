@@ -1,6 +1,6 @@
 """`DistributedDataParallel` on torch_tpu, over its own process group.
 
-The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+The device is XLA:CPU, or a GPU by JAX's plugin, behind our PJRT plugin (`workers.tpu`).
 """
 
 from dataclasses import replace

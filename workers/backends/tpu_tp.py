@@ -1,6 +1,6 @@
 """`parallelize_module`, with `fully_shard` over the other axes, on torch_tpu.
 
-The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+The device is XLA:CPU, or a GPU by JAX's plugin, behind our PJRT plugin (`workers.tpu`).
 """
 
 from dataclasses import replace

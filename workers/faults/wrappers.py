@@ -19,6 +19,7 @@ from difftest.cases.layers.collective import Collective
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
+from workers.faults.features import replacing
 from workers.training import train
 from workers.training.features import kept_state_dict, skipped_block
 from workers.training.session import Session
@@ -238,8 +239,7 @@ def classes_of_one_rank(session: Session, case: Case, _rank: int) -> Session:
 )
 def weights_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """In the loss of the whole output."""
-    train.of_targets = lambda *_: 1.0
-    return session
+    return replacing(session, train, "of_targets", lambda *_: 1.0)
 
 
 def _broadcasts_strided(case: Case) -> bool:

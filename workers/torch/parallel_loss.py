@@ -38,7 +38,9 @@ def _shaped(scores: Tensor, targets: Tensor, form: str) -> tuple[Tensor, Tensor]
     """Scores and targets as a form has them; without a sequence there are rows alone."""
     if form == "rows" or targets.dim() == 1:
         return scores.flatten(0, -2), targets.flatten()
-    if form == "images":  # one, of all rows
+    if form == "images":  # one, of all rows; a view before it takes no gradient with strides
+        if scores.requires_grad:
+            scores.register_hook(lambda gradient: gradient.contiguous())
         return scores.permute(2, 0, 1).unsqueeze(0), targets.unsqueeze(0)
     return scores.movedim(-1, 1), targets
 

@@ -1,1 +1,1 @@
-"""TorchTPU (torch_tpu) without a TPU: on OpenXLA's CPU plugin, behind a PJRT plugin of our own (`shim/`)."""
+"""TorchTPU (torch_tpu) without a TPU: OpenXLA's CPU plugin or JAX's for GPUs, behind our own."""

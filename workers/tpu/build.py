@@ -1,4 +1,6 @@
-"""Builds the PJRT plugin in `shim/`: once for each version of its source and of the CPU plugin.
+"""Builds the PJRT plugin in `shim/`: once for each version of its source and of the plugin behind it.
+
+That is OpenXLA's CPU plugin, or JAX's for NVIDIA cards where the user names `PJRT_DEVICE=CUDA`.
 
 It is kept in the user's state (`difftest.ground.state_folder`).
 """
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from difftest.ground.errors import InfrastructureError
 from difftest.ground.state_folder import state_folder
+from workers.xla import plugin
 
 SOURCES = Path(__file__).with_name("shim")
 NAME = "libshim.so"
@@ -40,7 +43,8 @@ def cpu_plugin() -> Path | None:
 def library() -> Path:
     """The built plugin, which is built if it is not there yet.
 
-    Raises `InfrastructureError` where there is no CPU plugin or no compiler, or the compiler fails.
+    Raises `InfrastructureError` where there is no CPU plugin (whose header it needs) or no compiler, or the
+    compiler fails, and `UsageError` where the user names CUDA and there is no plugin for it.
     """
     cpu = cpu_plugin()
     if cpu is None:
@@ -50,20 +54,23 @@ def library() -> Path:
     if compiler is None:
         msg = f"torch_tpu without a TPU needs a C++ compiler; none of {', '.join(COMPILERS)} is on the PATH"
         raise InfrastructureError(msg)
+    on_cards = plugin.chosen()
+    behind = plugin.library() if on_cards else cpu / "xla_cpu_pjrt.so"
     command = (
-        *(compiler, *OPTIONS, f'-DSHIM_CPU_PLUGIN="{cpu / "xla_cpu_pjrt.so"}"', f"-I{cpu / 'include'}"),
+        *(compiler, *OPTIONS, f'-DSHIM_PLUGIN="{behind}"', f"-DSHIM_ON_CARDS={on_cards:d}"),
+        f"-I{cpu / 'include'}",
         *map(str, sorted(SOURCES.glob("*.cc"))),
         "-ldl",
     )
-    built = state_folder("tpu_shim", _digest(command, cpu)) / NAME
+    built = state_folder("tpu_shim", _digest(command, behind)) / NAME
     if not built.is_file():
         _compile(command, built)
     return built
 
 
-def _digest(command: tuple[str, ...], cpu: Path) -> str:
-    """Of everything that the library is made from; the CPU plugin counts by its name, size and time."""
-    there = (cpu / "xla_cpu_pjrt.so").stat()
+def _digest(command: tuple[str, ...], behind: Path) -> str:
+    """Of everything that the library is made from; the plugin behind it counts by its name, size and time."""
+    there = behind.stat()
     digest = hashlib.sha256(repr((command, there.st_size, there.st_mtime_ns)).encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.ground import installed
+from workers.xla import plugin
+from workers.xla.devices import DETERMINISTIC
 
 if TYPE_CHECKING:
     import torch
 
-STAND_IN = "TorchTPU on XLA:CPU"
+STAND_IN, ON_CARDS = "TorchTPU on XLA:CPU", "TorchTPU on XLA:CUDA"
 """What every result must be called: the device, the compiler and the arithmetic are not a TPU's."""
 
 KEEPS_NAN = "--xla_cpu_enable_fast_min_max=false"
@@ -33,10 +35,11 @@ def environment(case: Case | None = None) -> dict[str, str]:
     compiles for itself: the second tier of torch_tpu's cache gives a rank what another has compiled.
     """
     usual = flags.for_case(case) if case else flags.SAME_PRECISION
+    kept = DETERMINISTIC if plugin.chosen() else KEEPS_NAN
     return {
         "TPU_SKIP_MDS_QUERY": "1",
         "TORCH_TPU_TIER2_COMPILATION_CACHE": "disabled",
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {usual} {KEEPS_NAN}".strip(),
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {usual} {kept}".strip(),
     }
 
 
@@ -63,8 +66,8 @@ def describe(_device: "torch.device") -> dict[str, str]:
     import torch
 
     return {
-        "device": STAND_IN,
-        **installed.versions("torch_tpu", "xla-cpu-pjrt"),
+        "device": ON_CARDS if plugin.chosen() else STAND_IN,
+        **installed.versions("torch_tpu", plugin.package() if plugin.chosen() else "xla-cpu-pjrt"),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "denormals": "as the device has them",
         "float32_matmul_precision": torch.get_float32_matmul_precision(),

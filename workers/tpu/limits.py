@@ -18,9 +18,9 @@ PLUGIN = "OpenXLA's CPU plugin, in the place of a TPU,"
 """How every reason begins."""
 
 LIMITS = {
-    "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
+    "kernels for a TPU": re.compile(r"no registered implementation for (untyped )?custom call to"),
     "StableHLO that is newer than the plugin": re.compile(r"failed to serialize StableHLO to plugin version"),
-    "factorizations that are not in it": re.compile(r"no FFI handler registered for \w+ on a platform Host"),
+    "factorizations that are not in it": re.compile(r"no FFI handler registered for \w+ on a platform \w+"),
     "memory of the host that a device can read": re.compile(
         r"host memory allocator is not implemented for this"
     ),

@@ -221,13 +221,12 @@ def _style(style: Style, *, norm: bool) -> "ParallelStyle":
     split, takes, gives = style
     kinds = {False: Whole(), True: None, "sequence": Cut(1), "classes": Cut(-1)}
     if split == "inputs":
-        return PrepareModuleInput(
-            input_layouts=(Cut(1), None), desired_input_layouts=(Whole(), None), use_local_output=True
-        )
+        given, gathered = cast("Any", (Cut(1), None)), cast("Any", (Whole(), None))  # torch: of one input
+        return PrepareModuleInput(input_layouts=given, desired_input_layouts=gathered, use_local_output=True)
     if split == "columns":
-        given = Cut(1) if takes == "sequence" else None
+        taken = Cut(1) if takes == "sequence" else None
         return ColwiseParallel(
-            input_layouts=given, output_layouts=kinds[gives], use_local_output=gives != "classes"
+            input_layouts=taken, output_layouts=kinds[gives], use_local_output=gives != "classes"
         )
     if split == "rows":
         return RowwiseParallel(

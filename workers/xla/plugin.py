@@ -6,6 +6,7 @@ client on a machine without a GPU, which ends with "No visible GPU devices."; no
 serves SPMD only: one process drives all GPUs.
 """
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ from workers.gpus import gpu_count
 DEVICE = "CUDA"
 PACKAGE, VERSIONS = "jax_plugins", ("xla_cuda13", "xla_cuda12")
 LIBRARY = "xla_cuda_plugin.so"
+
+
+def chosen() -> bool:
+    """Whether the user names CUDA."""
+    return os.environ.get("PJRT_DEVICE") == DEVICE
 
 
 def library() -> Path:
@@ -31,6 +37,11 @@ def library() -> Path:
         "it is in: pip install jax-cuda12-pjrt==0.7.1"
     )
     raise UsageError(msg)
+
+
+def package() -> str:
+    """The name of the package that has the library, as `pip` knows it."""
+    return f"jax-{library().parent.name.removeprefix('xla_')}-pjrt"
 
 
 def fitting(case: Case) -> str:

@@ -47,4 +47,4 @@ def _convolved(images: Floats, kernel: Floats, width: int) -> Floats:
     """A convolution of images that have their columns, padded by `width` zero rows."""
     padded = np.pad(images, ((0, 0), (0, 0), (width, width), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, kernel.shape[2:], axis=(2, 3))
-    return np.einsum("nchwij,fcij->nfhw", windows, kernel)
+    return np.asarray(np.einsum("nchwij,fcij->nfhw", windows, kernel))

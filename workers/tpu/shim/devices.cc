@@ -16,18 +16,23 @@ int Process::rank_of(const PJRT_Device* device) const {
 PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
   return guarded([&] {
     Process& here = process();
-    // The options are for a TPU; the CPU plugin knows this one, and refuses others.
-    auto count = arguments<PJRT_NamedValue>();
-    const std::string name = "cpu_device_count";
-    count.name = name.data();
-    count.name_size = name.size();
-    count.type = PJRT_NamedValue_kInt64;
-    count.int64_value = here.settings.ranks;
-    count.value_size = 1;
+    // torch_tpu's options are for a TPU, and other plugins refuse them.
+    auto option = arguments<PJRT_NamedValue>();
+    const std::string name = SHIM_ON_CARDS ? "preallocate" : "cpu_device_count";
+    option.name = name.data();
+    option.name_size = name.size();
+    option.value_size = 1;
+    if (SHIM_ON_CARDS) {  // memory as it is needed, in place of 75 % of the card's at once
+      option.type = PJRT_NamedValue_kBool;
+      option.bool_value = false;
+    } else {
+      option.type = PJRT_NamedValue_kInt64;
+      option.int64_value = here.settings.ranks;
+    }
 
     PJRT_Client_Create_Args created = *args;
     created.struct_size = sizeof(created);
-    created.create_options = &count;
+    created.create_options = &option;
     created.num_options = 1;
     check(here.cpu->PJRT_Client_Create(&created));
     args->client = here.client = created.client;
@@ -36,10 +41,12 @@ PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
     all.client = here.client;
     check(here.cpu->PJRT_Client_Devices(&all));
     here.devices.assign(all.devices, all.devices + all.num_devices);
-    if (here.devices.size() != static_cast<std::size_t>(here.settings.ranks)) {
-      throw std::runtime_error("the CPU plugin has " + std::to_string(here.devices.size()) + " devices for " +
-                               std::to_string(here.settings.ranks) + " ranks");
+    const auto ranks = static_cast<std::size_t>(here.settings.ranks);
+    if (here.devices.size() < ranks) {
+      throw std::runtime_error("XLA has " + std::to_string(here.devices.size()) + " devices for " +
+                               std::to_string(ranks) + " ranks; each rank needs one of its own");
     }
+    here.devices.resize(ranks);
   });
 }
 

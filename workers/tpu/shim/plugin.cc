@@ -1,6 +1,6 @@
-// The plugin: the CPU plugin's table of functions, with those of the shim in the place of some.
+// The plugin: the table of functions of the plugin behind the shim, with those of the shim in the place of some.
 //
-// `SHIM_CPU_PLUGIN` is the file of the CPU plugin, with quotation marks: the compiler's command defines it.
+// `SHIM_PLUGIN` is the file of the plugin behind it, with quotation marks: the compiler's command defines it.
 
 #include <dlfcn.h>
 
@@ -14,10 +14,17 @@
 namespace shim {
 namespace {
 
-PJRT_Api table;
+// As large as the plugin's own: a newer one has functions that the shim's header does not name.
+std::vector<std::max_align_t> memory;
+
+PJRT_Api& copied(const PJRT_Api* plugin) {
+  memory.resize(std::max(sizeof(PJRT_Api), plugin->struct_size) / sizeof(std::max_align_t) + 1);
+  std::memcpy(memory.data(), plugin, plugin->struct_size);
+  return *reinterpret_cast<PJRT_Api*>(memory.data());
+}
 
 // Puts the shim's functions into the table.
-void replace_functions() {
+void replace_functions(PJRT_Api& table) {
   table.PJRT_Error_Destroy = destroy_error;
   table.PJRT_Error_Message = error_message;
   table.PJRT_Error_GetCode = error_code;
@@ -55,21 +62,22 @@ EXPORTED void shim_configure(const char* folder, int ranks, int rank, double sec
 // How many programs have exchanged inputs between the ranks.
 EXPORTED std::int64_t shim_exchanged() { return shim::exchanged(); }
 
-// The name that every PJRT plugin exports; torch_tpu calls it as it is imported. Null where the CPU plugin cannot
-// be loaded; standard error says why.
+// The name that every PJRT plugin exports; torch_tpu calls it as it is imported. Null where the plugin behind
+// the shim cannot be loaded; standard error says why.
 EXPORTED const PJRT_Api* GetPjrtApi() {
   shim::Process& here = shim::process();
-  if (here.cpu != nullptr) return &shim::table;
-  void* library = dlopen(SHIM_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  static PJRT_Api* table = nullptr;
+  if (table != nullptr) return table;
+  void* library = dlopen(SHIM_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   void* symbol = library == nullptr ? nullptr : dlsym(library, "GetPjrtApi");
   if (symbol == nullptr) {
-    std::fprintf(stderr, "TorchTPU on XLA:CPU: %s\n", dlerror());
+    std::fprintf(stderr, "TorchTPU on XLA: %s\n", dlerror());
     return nullptr;
   }
   here.cpu = reinterpret_cast<const PJRT_Api* (*)()>(symbol)();
-  std::memcpy(&shim::table, here.cpu, std::min(sizeof shim::table, here.cpu->struct_size));
-  shim::replace_functions();
-  return &shim::table;
+  table = &shim::copied(here.cpu);
+  shim::replace_functions(*table);
+  return table;
 }
 
 }  // extern "C"

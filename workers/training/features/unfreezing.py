@@ -13,12 +13,12 @@ def hooks(options: Options) -> Hooks:
     """Off before the module is placed; on again, of the placed parameter, ahead of the step."""
 
     def place(module: nn.Module) -> nn.Module:
-        module.get_parameter(options.name).requires_grad_(requires_grad=False)
+        module.get_parameter(options.name).requires_grad_(False)  # noqa: FBT003  torch's name says it
         return module
 
     def before(progress: TrainingProgress) -> None:
         if progress.step == options.step:
-            _named(progress.module, options).requires_grad_(requires_grad=True)
+            _named(progress.module, options).requires_grad_(True)  # noqa: FBT003
 
     return Hooks(place=place, before=before)
 

@@ -1,0 +1,63 @@
+"""Makes a bundle smaller that nobody records into any more."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from difftest.cases.case import Case
+from difftest.judge.outcome import Trace
+from difftest.records import bundle_lines
+from difftest.records.bundle import CASES
+from difftest.records.bundle_lines import LINES, Run
+from difftest.records.bundle_runs import outcome_of, remove, save
+from difftest.records.case_files import read_case
+from difftest.records.condensed import condensed
+from difftest.records.disk import replace_file
+
+
+def condense(root: Path, oracle: str) -> None:
+    """Makes a bundle smaller that nobody records into any more: see `difftest.records.condensed`.
+
+    The oracle's repetitions go too, which are alike, and its runs of cases that no backend ran: whoever
+    compares these cases has runs of them, and an oracle beside those.
+    """
+    runs = {run.number: run for run in bundle_lines.lines(root)}
+    of_cases = defaultdict[str, list[Run]](list)
+    for run in runs.values():
+        of_cases[run.case].append(run)
+    for case, ran in of_cases.items():
+        plain = [run for run in ran if run.backend == oracle and not run.options]
+        alone = {run.backend for run in ran} == {oracle} and bundle_lines.requested(root)
+        for run in ran if alone else plain[1:]:
+            del runs[run.number]
+            remove(root, run)
+        kept = [run for run in ran if run.number in runs]
+        runs |= _condensed(root, read_case(root / CASES / f"{case}.json"), kept, oracle)
+    lines = b"".join(msgspec.json.encode(run) + b"\n" for run in runs.values())
+    replace_file(root / LINES, lines)
+
+
+def _condensed(root: Path, case: Case, runs: Sequence[Run], oracle: str) -> dict[int, Run]:
+    """The new lines of a case whose runs were condensed, by number."""
+    truths = [run for run in runs if run.backend == oracle]
+    traced = {run.number: outcome for run in runs if isinstance(outcome := outcome_of(root, run), Trace)}
+    if not truths or truths[0].number not in traced or any(run.options for run in runs):
+        return {}
+    number = truths[0].number
+    others = {
+        run.number: (run.backend, run.side, traced[run.number])
+        for run in runs
+        if run.number in traced and run.backend != oracle
+    }
+    made = condensed(case, traced[number], others)
+    if made is None:
+        return {}
+    lines = {}
+    for run in runs:
+        if run.number in {number, *others}:
+            remove(root, run)
+            digests = save(root, run.number, made[0] if run.number == number else made[1][run.number])
+            lines[run.number] = msgspec.structs.replace(run, digests=digests, beside=number)
+    return lines
