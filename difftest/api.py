@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.findings.ledger import LEDGER_FILE
@@ -15,10 +17,15 @@ from difftest.jobs.campaign.storage import opened
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
+if TYPE_CHECKING:
+    from reports.formats.parquet import Table
+
+COLUMNS = ("finding", "backend", "blame", "cause", "what is wrong")
+
 __all__ = ["InfrastructureError", "Result", "UsageError", "load", "run"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
     """A campaign's folder and the findings in it, by fingerprint, sorted.
 
@@ -33,6 +40,36 @@ class Result:
         """The simplest case that shows a finding."""
         return self.corpus.simplest(finding.fingerprint)
 
+    def table(self) -> "Table":
+        """The table of all runs, a row for each tensor of each (docs/table.md).
+
+        `difftest.UsageError` where the campaign has ended before it was written.
+        """
+        from reports.formats.parquet import read  # noqa: PLC0415  it imports pandas
+
+        return read(self.folder)
+
+    def __repr__(self) -> str:
+        counted = f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}"
+        new = sum(not finding.upstream for finding in self.findings)
+        return f"<difftest.Result of {str(self.folder)!r}: {counted}, {new} of them unknown>"
+
+    def _repr_html_(self) -> str:
+        """A notebook's view: a row for each finding."""
+        if not self.findings:
+            return f"<p>{escape(repr(self))}</p>"
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(finding)) + "</tr>"
+            for finding in self.findings
+        )
+        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{rows}</table>"
+
+    def _cells(self, finding: Finding) -> tuple[str, ...]:
+        """What `COLUMNS` name."""
+        first = finding.divergence
+        return finding.fingerprint, first.backend, finding.blame, finding.upstream or "unknown", first.detail
+
 
 def run(  # noqa: PLR0913  the options of the command
     *,
@@ -43,8 +80,8 @@ def run(  # noqa: PLR0913  the options of the command
     seed: int = 0,
     cases: int | None = None,
     budget: float | None = None,
-    paths: Sequence[str] = (),
-    backends: Sequence[str] = (),
+    paths: str | Sequence[str] = (),
+    backends: str | Sequence[str] = (),
     max_world_size: int = 8,
     inputs: int = 1,
     workers: int | None = None,
@@ -54,8 +91,8 @@ def run(  # noqa: PLR0913  the options of the command
 ) -> Result:
     """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
 
-    `model` is the source of a model of yours, such as `model.py:build`: its cases have `steps`, and
-    `convergence` compares whether it learns. `budget` is in seconds, `inputs` a number for each case.
+    `model` is a source such as `model.py:build` or `hf:llama`: its cases have `steps`, and `convergence`
+    compares whether it learns. `budget` is in seconds; `paths` and `backends` are lists, or have commas.
 
     `difftest.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
     """
@@ -67,8 +104,8 @@ def run(  # noqa: PLR0913  the options of the command
         model=describe_model(model, max_world_size, steps=steps, convergence=convergence),
         cases=cases,
         budget=budget,
-        paths=tuple(paths),
-        backends=tuple(backends),
+        paths=_names(paths),
+        backends=_names(backends),
         max_world_size=max_world_size,
         inputs=inputs,
         workers=workers,
@@ -79,6 +116,11 @@ def run(  # noqa: PLR0913  the options of the command
     with opened(request.out) as output:
         run_campaign(request, output)
     return load(out)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of a list, or of a text with commas."""
+    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
 
 
 def load(folder: Path | str) -> Result:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from difftest.cases.recipe import OFFLINE
 from workers.isolate import environment_variables, messages
 from workers.isolate.messages import Began, Ended, ForkRequest, RankRequest, Ready, Reply, ZygoteRequest
 from workers.isolate.own_imports import AS_WRITTEN
@@ -84,7 +85,7 @@ def preloaded(names: Sequence[str]) -> None:
     Raises `RuntimeError` where that is unfit for forks: it has started threads or used a device.
     """
     of_the_user = [name for name in names if AS_WRITTEN in name]
-    with environment_variables.set_to({BY_NVML: "1"}):
+    with environment_variables.set_to({BY_NVML: "1", **OFFLINE}):
         for name in names:
             if AS_WRITTEN not in name:
                 importlib.import_module(name)

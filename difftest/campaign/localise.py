@@ -131,8 +131,9 @@ def called(case: Case, key: Key) -> str:
 
 
 def _kinds(case: Case) -> dict[str, str]:
-    """The kinds of layers, and the classes of the modules of the user's, by path."""
+    """The kinds of layers, and the classes of the modules of the user's with their lines, by path."""
     kinds = {at: type(layer).__name__ for at, layer in walk(case.model.layers)}
-    if case.model.own:
-        kinds |= {f"0.{at}".rstrip("."): title for at, title in case.model.own.modules.items()}
+    if own := case.model.own:
+        lines = {title: f", {line}" for title, line in own.lines.items()}
+        kinds |= {f"0.{at}".rstrip("."): title + lines.get(title, "") for at, title in own.modules.items()}
     return kinds

@@ -53,8 +53,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def titles(self) -> list[str]:
-        """The kinds of the layers in order, or the operators of a program."""
-        return [one.title if self.is_program else type(one).__name__ for _, one in walk(self.layers)]
+        """The kinds of the layers in order, the operators of a program, or the class of a user's model."""
+        named = self.is_program or self.own is not None
+        return [one.title if named else type(one).__name__ for _, one in walk(self.layers)]
 
     @property
     def tokens(self) -> int:

@@ -18,6 +18,9 @@ from difftest.jobs.campaign.storage import opened
 
 GROUP = Group.FIND
 
+NAMED_SECONDS = 150.0
+"""How long a campaign of a model by name takes that is given neither a number of cases nor a budget."""
+
 
 @click.command("run")
 @options(CampaignRequest)
@@ -31,7 +34,12 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the r
     paths, backends, world size, --twice-every and versions are.
     """
     began = time.monotonic()
-    options["model"] = take_model(options)
+    options["model"] = model = take_model(options)
+    if model and model.layer.recipe and not (options["cases"] or options["budget"]):
+        options["budget"] = NAMED_SECONDS
+        click.echo(
+            f"ends after {NAMED_SECONDS:g} s (--cases, --budget); the same command continues", err=True
+        )
     request = CampaignRequest(began=began, **options)
     announce(request)
     with opened(request.out) as output:

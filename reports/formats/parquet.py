@@ -5,15 +5,20 @@ read as one data set.
 """
 
 import itertools
-from typing import BinaryIO
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
+import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+from difftest.ground.errors import UsageError
 from reports.columns import COLUMNS, INSTANT
 from reports.report import Report
 
 FILENAME = "table.parquet"
+
+Table: TypeAlias = pd.DataFrame
 _TYPES = {
     "category": pa.dictionary(pa.int32(), pa.string()),
     "int64": pa.int64(),
@@ -35,3 +40,12 @@ def render(report: Report, file: BinaryIO) -> None:
     with parquet.ParquetWriter(file, first.schema, compression="zstd", use_dictionary=texts) as writer:
         for part in itertools.chain([first], parts):
             writer.write_table(part)
+
+
+def read(folder: Path) -> Table:
+    """The table in a campaign's folder; `UsageError` where the campaign ended before it was written."""
+    file = folder / FILENAME
+    if not file.is_file():
+        msg = f"{str(folder)!r} has no {FILENAME}; the same campaign, continued, writes it"
+        raise UsageError(msg)
+    return pd.read_parquet(file)

@@ -15,7 +15,7 @@ from difftest.cases.layers.own import Own
 from difftest.cases.schema import NAME
 from difftest.cases.script_values import python
 from difftest.ground import sources
-from reports.reproducer import features
+from reports.reproducer import features, recipe
 from reports.reproducer.script import Script
 
 MOST_SEED = 2**31
@@ -36,13 +36,23 @@ def refusal(layer: Own) -> str | None:
 
     `UsageError` where its files are not there, or have changed.
     """
-    texts = sources.texts(layer.files).values()
+    texts = texts_of(layer).values()
     if any(MASKED.search(text) for text in texts):
         return "the model's attention has dropout, whose masks no script can draw yet"
     if any(LOOPED.search(text) for text in texts):
         return "the model calls torch's functions of control flow, which no script runs as loops yet"
     odd = [name for name in layer.tied if not re.fullmatch(NAME, name.rpartition(".")[2])]
     return f"the tied parameter {odd[0]!r} has a name that Python cannot assign to" if odd else None
+
+
+def texts_of(layer: Own) -> dict[str, str]:
+    """The files of the model by their paths: the user's, or one that says what a recipe does.
+
+    `UsageError` where the user's are not there, or have changed.
+    """
+    if layer.recipe:
+        return {recipe.FILE: recipe.text(layer.source, layer.recipe)}
+    return sources.texts(layer.files)
 
 
 def quoted(text: str) -> str:
@@ -78,17 +88,19 @@ class OwnScript(Script):
     @property
     def files(self) -> Mapping[str, str]:
         """The user's files, quoted, by their paths."""
-        return {name: quoted(text) for name, text in sources.texts(self.layer.files).items()}
+        return {name: quoted(text) for name, text in texts_of(self.layer).items()}
 
     @property
     def drops(self) -> bool:
         """Whether the model may drop elements, of which all sides must drop the same."""
-        texts = "".join(sources.texts(self.layer.files).values())
+        texts = "".join(texts_of(self.layer).values())
         return "dropout" in texts.lower()
 
     @property
     def _place(self) -> tuple[str, str]:
         """The folder that Python needs on its path, and the name that it imports."""
+        if self.layer.recipe:
+            return ".", PurePosixPath(recipe.FILE).stem
         place = PurePosixPath(self.layer.place)
         if place.suffix == ".py":
             return str(place.parent), place.stem
@@ -109,7 +121,7 @@ class OwnScript(Script):
     @property
     def function(self) -> str:
         """The function that builds the model."""
-        return self.layer.source.partition(":")[2]
+        return self.layer.function
 
     @property
     def seed(self) -> int:

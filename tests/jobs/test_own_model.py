@@ -11,7 +11,7 @@ from own_models import SHAPES, documented, own_case, own_description, own_layer,
 from pages import FRONT
 
 from difftest import cli
-from difftest.campaign.localise import called
+from difftest.campaign.localise import called, place
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layers.linear import Linear
@@ -241,6 +241,20 @@ def test_a_reduction_replaces_modules_and_their_parameters_go(tmp_path: Path) ->
 def test_a_module_is_named_with_its_class(tmp_path: Path) -> None:
     case = own_case(tmp_path, modules=MODULES)
     assert called(case, (0, Stage.FORWARD, "module 0.blocks.0")) == "module 0.blocks.0 (Linear)"
+
+
+def test_a_module_of_the_users_is_named_with_its_class_and_line(tmp_path: Path) -> None:
+    case = own_case(
+        tmp_path,
+        modules={"": "Net", "head": "Head", "head.norm": "LayerNorm"},
+        lines={"Net": "model.py:3", "Head": "model.py:9"},
+    )
+    assert called(case, (0, Stage.FORWARD, "module 0.head")) == "module 0.head (Head, model.py:9)"
+    assert called(case, (0, Stage.FORWARD, "module 0.head.norm")) == "module 0.head.norm (LayerNorm)"
+    located = [
+        "forward, step 0: module 0.head (Head, model.py:9), after module 0.q (Linear), which agrees: 1 / 4"
+    ]
+    assert place(located) == "module 0.head (Head, model.py:9)"
 
 
 def test_a_users_optimizer_may_be_replaced_and_the_loss_may_not(tmp_path: Path) -> None:

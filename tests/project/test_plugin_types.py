@@ -62,6 +62,7 @@ BROKEN = {
     "hooks": ("workers.training.features", "schedule", r"def equal\(", "def equals("),
     "feature": ("difftest.cases.features", "schedule", r"-> Choices \| None", "-> int"),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
+    "source": ("workers.own.named", "timm", r"def candidates\(", "def recipes("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }
 """Folder, plug-in, and the replacement in a copy of it: a pattern and the new text."""

@@ -25,7 +25,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
     {"jobs": ("difftest.jobs",)},
     {"commands": ("difftest.commands",)},
-    {"door": ("difftest.api", "difftest.cli", "difftest.__main__")},
+    {"door": ("difftest.api", "difftest.cli", "difftest.pytest_plugin", "difftest.__main__")},
 )
 """The rooms, lowest floor first, with their modules. Imports lead to lower floors or stay in their room."""
 
@@ -53,7 +53,9 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     ),
     "workers": (
         frozenset({"own"}),
-        frozenset({"deadlines", "gpus", "missing_packages", "pjrt_clients", "sides", "training"}),
+        frozenset(
+            {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
+        ),
         frozenset({"exceptions", "torch"}),
         frozenset({"runs", "xla"}),
         frozenset({"tpu"}),

@@ -1,4 +1,7 @@
-"""The parent's end of `workers.own.describe`: what is known of a user's module, without importing it here."""
+"""The parent's end of `workers.own.describe` and `workers.own.listed`.
+
+What is known of a user's module, and the models by name, without importing any of them here.
+"""
 
 import subprocess
 import sys
@@ -8,11 +11,36 @@ import msgspec
 
 from difftest.cases.described import Answer, Description, DescriptionRequest
 from difftest.cases.layout import Mesh
+from difftest.ground import plugins
 from difftest.ground.errors import UsageError
 from workers.isolate.zygotes import environment
+from workers.own import named
 
 MOST_SECONDS = 600.0
 """How long a description may take; it imports torch, and builds and runs the module with four rows."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The models of a source by name, one of them, and the version of its package."""
+
+    names: tuple[str, ...] = ()
+    version: str = ""
+    example: str = ""
+    error: str = ""
+
+
+def sources() -> tuple[str, ...]:
+    """The sources of models by name."""
+    return plugins.names(named.__name__)
+
+
+def listed(source: str) -> Listed:
+    """The models of a source; `UsageError` for no source, or where its package is not installed."""
+    plugins.require(named.__name__, [source])
+    answer = msgspec.json.decode(_answer(source, "workers.own.listed", b"", source), type=Listed)
+    if answer.error:
+        raise UsageError(answer.error)
+    return answer
 
 
 def described(source: str, meshes: Sequence[Mesh]) -> Description:
@@ -21,7 +49,16 @@ def described(source: str, meshes: Sequence[Mesh]) -> Description:
     `UsageError` where it is no model that can be compared, or this Python has no torch.
     """
     request = msgspec.json.encode(DescriptionRequest(source, tuple(meshes)))
-    command = [sys.executable, "-P", "-m", "workers.own.describe"]
+    answer = msgspec.json.decode(_answer(source, "workers.own.describe", request), type=Answer)
+    if answer.description is None:
+        msg = f"{source}: {answer.error}"
+        raise UsageError(msg)
+    return answer.description
+
+
+def _answer(source: str, module: str, request: bytes, *arguments: str) -> bytes:
+    """What a process of our own answers; `UsageError` where it does not."""
+    command = [sys.executable, "-P", "-m", module, *arguments]
     try:
         done = subprocess.run(  # noqa: S603  our own module under this Python
             command, input=request, capture_output=True, check=False, env=environment(), timeout=MOST_SECONDS
@@ -33,8 +70,4 @@ def described(source: str, meshes: Sequence[Mesh]) -> Description:
         log = done.stderr.decode(errors="replace").strip().splitlines()
         msg = f"{source} could not be described: {log[-1] if log else f'exit status {done.returncode}'}"
         raise UsageError(msg)
-    answer = msgspec.json.decode(done.stdout, type=Answer)
-    if answer.description is None:
-        msg = f"{source}: {answer.error}"
-        raise UsageError(msg)
-    return answer.description
+    return done.stdout

@@ -29,13 +29,12 @@ def preload(case: Case, backend: str) -> tuple[str, ...]:
 
     Also nothing where the files are not those of the case: the ranks then say so.
     """
-    if not case.model.own:
+    if not (own := case.model.own):
         return ()
     try:
-        texts = sources.texts(case.model.own.files)
+        names = own.recipe.imports if own.recipe else tuple(dict.fromkeys(_names(sources.texts(own.files))))
     except (UsageError, OSError, UnicodeError):
         return ()
-    names = tuple(dict.fromkeys(_names(texts)))
     return (BEFORE_ORACLE if backend == ORACLE else BEFORE, *names) if names else ()
 
 

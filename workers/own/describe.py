@@ -5,9 +5,11 @@ It reads one JSON object from standard input, `{"source": ..., "meshes": [...]}`
 a batch of few rows, on the CPU.
 """
 
+import inspect
 import os
 import sys
 import traceback
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
@@ -19,9 +21,10 @@ from torch import Tensor, nn
 from difftest.cases.case import DType
 from difftest.cases.described import Answer, Description, DescriptionRequest
 from difftest.cases.layers.own import SOURCE, Own
+from difftest.cases.recipe import BUILD, NAMED, Recipe
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from workers.own import loaded, loops, made, placed
+from workers.own import fitting, loaded, loops, made, masks, placed, recipes
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch, explained
 
@@ -34,15 +37,10 @@ Loss: TypeAlias = Literal["mse", "cross_entropy", "own"]
 
 def description(request: DescriptionRequest) -> Description:
     """What is known of the source; `UsageError` where it is no model that can be compared."""
-    matched = SOURCE.fullmatch(request.source)
-    if not matched:
-        msg = f"--model is {request.source!r}; allowed: package.module:function or file.py:function"
-        raise UsageError(msg)
     loops.replaced()
-    before = {*sys.modules}
-    with explained(f"importing {matched['place']}"):
-        functions = loaded.imported(matched["place"])
-    module = _built(functions, matched["name"], request.source)
+    origin = _origin(request.source)
+    functions = origin.functions
+    module = _built(functions, origin.function, request.source)
     batch = _batch(functions)
     trial = Trial(functions, module, batch, _loss(functions, batch))
     trial.require_comparable()
@@ -52,7 +50,7 @@ def description(request: DescriptionRequest) -> Description:
     if "float32" in refused:
         raise UsageError(refused["float32"])
     rows = rows_of(trial)
-    layer = _layer(trial, rows, request.source, _files(before, matched["place"]))
+    layer = _layer(trial, rows, request.source, origin)
     return Description(
         layer=layer,
         loss=trial.loss,
@@ -68,19 +66,51 @@ def description(request: DescriptionRequest) -> Description:
     )
 
 
-def _layer(trial: Trial, rows: Rows, source: str, files: dict[str, str]) -> Own:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a model comes from: the user's files with their digests, or a recipe."""
+
+    functions: ModuleType
+    function: str
+    files: dict[str, str] = field(default_factory=dict)
+    recipe: Recipe | None = None
+
+
+def _origin(source: str) -> Origin:
+    """What a source has; `UsageError` where it is none."""
+    if NAMED.fullmatch(source):
+        masks.install()
+        recipe = fitting.fitted(source)
+        return Origin(functions=recipes.functions(msgspec.json.encode(recipe)), function=BUILD, recipe=recipe)
+    matched = SOURCE.fullmatch(source)
+    if not matched:
+        msg = (
+            f"--model is {source!r}; allowed: package.module:function, file.py:function, or a name such as "
+            "hf:llama (`difftest models`)"
+        )
+        raise UsageError(msg)
+    before = {*sys.modules}
+    with explained(f"importing {matched['place']}"):
+        functions = loaded.imported(matched["place"])
+    return Origin(functions=functions, function=matched["name"], files=_files(before, matched["place"]))
+
+
+def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
     parameters, tied = _parameters(trial.module)
     return Own(
         source=source,
-        files=files,
+        files=origin.files,
+        recipe=origin.recipe,
         parameters=parameters,
         tied=tied,
         inputs=tuple(trial.batch.inputs),
         modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
+        lines=_lines(trial.module),
         rowwise=rows.add_up,
         mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
         reads=trial.reads(),
         mixes_tensors=trial.mixes(),
+        loops=tuple(sorted(loops.CALLED)),
     )
 
 
@@ -129,6 +159,20 @@ def _parameters(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], dict[str
         if first.setdefault(parameter, name) != name:
             tied[name] = first[parameter]
     return {name: tuple(parameter.shape) for parameter, name in first.items()}, tied
+
+
+def _lines(module: nn.Module) -> dict[str, str]:
+    """Where the forward of every class inside begins, but for torch's own classes."""
+    lines = {}
+    for kind in {type(inner) for inner in module.modules()}:
+        code = getattr(inspect.unwrap(kind.forward), "__code__", None)
+        if code is None or kind.__module__.partition(".")[0] == "torch":
+            continue
+        file = Path(code.co_filename).resolve()
+        here = Path.cwd().resolve()
+        shown = file.relative_to(here) if file.is_relative_to(here) else Path(*kind.__module__.split("."))
+        lines[kind.__name__] = f"{shown.with_suffix('.py').as_posix()}:{code.co_firstlineno}"
+    return dict(sorted(lines.items()))
 
 
 def _files(before: set[str], place: str) -> dict[str, str]:

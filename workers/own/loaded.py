@@ -16,13 +16,14 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import numpy as np
 import torch
 
 from difftest.cases.layers.own import Own
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from workers.own import masks
+from workers.own import masks, recipes
 
 ROOTS = ("", "src")
 """The folders of the working directory in which packages are looked for."""
@@ -35,7 +36,13 @@ _DRAWING = threading.RLock()
 
 
 def functions(layer: Own) -> ModuleType:
-    """The user's module, imported; `UsageError` unless its files are those of the case."""
+    """The user's module, imported; `UsageError` unless its files are those of the case.
+
+    Of a model by name, the functions that its recipe stands for.
+    """
+    if layer.recipe:
+        masks.install()
+        return recipes.functions(msgspec.json.encode(layer.recipe))
     sources.require_unchanged(layer.files)
     file, _ = found(layer.place)
     if str(file.relative_to(Path.cwd().resolve())) not in layer.files:

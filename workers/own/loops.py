@@ -7,7 +7,7 @@ backends keep torch's own.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -20,6 +20,9 @@ Tree: TypeAlias = Any
 
 ROOT = "torch._higher_order_ops"
 
+CALLED = set[str]()
+"""The names of the functions that this process has called since they were replaced."""
+
 
 @cache
 def replaced() -> None:
@@ -28,7 +31,18 @@ def replaced() -> None:
         name = function.__name__
         for holder in (_module(place), _module(ROOT), torch):
             if callable(getattr(holder, name, None)):
-                setattr(holder, name, function)
+                setattr(holder, name, _noted(function))
+
+
+def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which notes its name in `CALLED`."""
+
+    @wraps(function)
+    def noted(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        CALLED.add(function.__name__)
+        return function(*arguments, **named)
+
+    return noted
 
 
 def _module(name: str) -> Any:  # noqa: ANN401  a module, which a function of the same name may hide

@@ -40,7 +40,7 @@ def require(case: Case, reads_values: bool) -> None:  # noqa: FBT001  the sessio
 
 def module(layer: Own, seed: int) -> nn.Module:
     """The module on the host, as `build` makes it, without what a reduction has removed."""
-    function = getattr(loaded.functions(layer), layer.source.partition(":")[2])
+    function = getattr(loaded.functions(layer), layer.function)
     with loaded.seeded(seed % MOST_SEED):
         made: nn.Module = function(seed % MOST_SEED)
     for path in layer.without:
@@ -159,11 +159,14 @@ def _seed(case: Case, step: int) -> int:
 def first_floats(outputs: Any) -> Tensor:  # noqa: ANN401  what the user's module returns
     """The first floating-point tensor in what a module returns, which is what is compared.
 
+    A tensor without dims is a loss that the module returns too, and comes last.
+
     `UsageError` where there is none.
     """
-    for leaf in _pytree.tree_leaves(outputs):
-        if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            return leaf
+    leaves = (leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, Tensor))
+    floats = sorted((leaf for leaf in leaves if leaf.is_floating_point()), key=lambda leaf: not leaf.dim())
+    if floats:
+        return floats[0]
     msg = f"the module returns {type(outputs).__name__} without a floating-point tensor"
     raise UsageError(msg)
 

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 from difftest.cases.layer import Layer, Parameters, Removable
+from difftest.cases.recipe import BUILD, NAMED, Recipe
 
 SOURCE = re.compile(r"(?P<place>[\w./-]+):(?P<name>[A-Za-z_]\w*)")
 """`package.module:function` or `folder/file.py:function`."""
@@ -20,12 +21,16 @@ MOST_TENSORS = 4096
 class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     """What `source` makes: `package.module:build` or `model.py:build`, from the working directory.
 
+    A model of an installed package is called by name (`hf:llama`). It has no files; its `recipe` says what is
+    built and fed.
+
     `files` has the SHA-256 of every file of the working directory that the source needs, by its path in
     there. Other files are refused, since they would be another case (`difftest.ground.sources`).
 
     `parameters` are the shapes by the module's own names, `tied` the further names of shared parameters, each
     with the name under which its parameter is listed. `inputs` are the names of what the batch feeds: numbers
-    of positional arguments, or keywords. `modules` are the classes of the modules inside by their paths.
+    of positional arguments, or keywords. `modules` are the classes of the modules inside by their paths, and
+    `lines` where the forward of a class begins that is not torch's (`model.py:12`).
 
     `rowwise`: rows do not influence each other, and the loss of some rows is the mean of theirs. Otherwise
     (in batch normalization) ranks that have rows of their own compute something else than one device.
@@ -33,6 +38,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     ignored, of which ranks have unequal numbers.
     `reads` is how often a step of its code needs values on the host, by aten's operator: for a number, or for
     the size of a result. `mixes_tensors`: it mixes tensors that it makes itself with those that it is given.
+    `loops` are torch's functions of control flow that it calls, such as `scan`.
     `without` are the paths of modules that are replaced by the identity.
     """
 
@@ -44,21 +50,34 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     tied: Mapping[str, str] = {}
     inputs: tuple[str, ...] = ("0",)
     modules: Mapping[str, str] = {}
+    lines: Mapping[str, str] = {}
     rowwise: bool = True
     mean_over: Literal["rows", "targets"] = "rows"
     reads: Mapping[str, int] = {}
     mixes_tensors: bool = True
+    loops: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    recipe: Recipe | None = None
+
+    @property
+    def built(self) -> str:
+        """The class that `build` makes an object of."""
+        return self.modules.get("", "own model")
 
     @property
     def title(self) -> str:
-        """The class that `build` makes an object of."""
-        return self.modules.get("", "own model")
+        """The class, and where it comes from."""
+        return f"{self.built} ({self.source})"
 
     @property
     def place(self) -> str:
         """The module, or the file, that has the function."""
         return self.source.partition(":")[0]
+
+    @property
+    def function(self) -> str:
+        """The function that builds the model."""
+        return BUILD if self.recipe else self.source.partition(":")[2]
 
     def shapes(self) -> Parameters:
         """Its parameters."""
@@ -79,6 +98,10 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     def contradiction(self) -> str:
         """The source and its files are inside of the working directory, and what is tied exists."""
+        if self.recipe:
+            if not NAMED.fullmatch(self.source) or self.files:
+                return f"the source {self.source!r} with a recipe; allowed: a name such as hf:llama, no files"
+            return self.recipe.contradiction() or self._lacks()
         if not SOURCE.fullmatch(self.source):
             return f"the source {self.source!r}; allowed: package.module:function or file.py:function"
         for file in (*self.files, *([self.place] if self.place.endswith(".py") else [])):
@@ -86,6 +109,10 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
                 return f"the file {file!r}; allowed: paths inside of the working directory"
         if not self.files:
             return "no digests; allowed: those of 1 file or more"
+        return self._lacks()
+
+    def _lacks(self) -> str:
+        """What is wrong about the parameters."""
         if len(self.parameters) > MOST_TENSORS:
             return f"{len(self.parameters)} parameters; allowed: {MOST_TENSORS}"
         unknown = sorted({*self.tied.values()} - {*self.parameters})
@@ -126,8 +153,11 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
         return len(self.modules)
 
     def features(self) -> Iterator[str]:
-        """The classes inside."""
+        """The classes inside, what its loss is a mean over if not the rows, and torch's loops."""
         yield from sorted({*self.modules.values()})
+        if self.mean_over == "targets":
+            yield "own loss is a mean over targets"
+        yield from (f"own model calls {name}" for name in self.loops)
 
     def no_style(self) -> str:
         """The styles depend on what the modules compute."""
@@ -135,4 +165,4 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     def spelled(self, path: str, *, moves: bool) -> str:
         """A call of the user's function, which the script imports."""
-        return f"{self.source.partition(':')[2]}(SEED)"
+        return f"{self.function}(SEED)"

@@ -38,8 +38,8 @@ def require_own_finding(subject: FindingTarget, *, trust: bool = False) -> None:
 
 
 def require_own_module(layer: Own, *, trust: bool = False) -> None:
-    """Asks before a user's module is run that this user never ran."""
-    if not own_cases.is_own_module(layer):
+    """Asks before a user's module is run that this user never ran; a model by name is nobody's code."""
+    if not layer.recipe and not own_cases.is_own_module(layer):
         files = ", ".join(sorted(layer.files))
         whose = f"the case runs {layer.source} of the working directory, which you never ran ({files})"
         require_consent(whose, trust=trust)

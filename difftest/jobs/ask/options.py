@@ -241,8 +241,9 @@ Model: TypeAlias = Annotated[
     option(
         "--model",
         cls=Deciding,
-        metavar="MODULE:FUNCTION",
-        help="Run cases of your own model in the working directory: package.module:build or model.py:build.",
+        metavar="SOURCE",
+        help="Run cases of your own model in the working directory, package.module:build or model.py:build, "
+        "or of one by name, such as hf:llama (difftest models).",
     ),
     option(
         "--steps",

@@ -69,9 +69,10 @@ def _described(source: str, max_world_size: int) -> Description:
     click.echo(f"{source}: building it, and running it with four rows ...", err=True)
     description = described(source, meshes(max_world_size))
     layer = description.layer
-    noted(lambda: remember_module(layer))  # the user has named it
+    if not layer.recipe:
+        noted(lambda: remember_module(layer))  # the user has named it
     click.echo(
-        f"{source}: {layer.title}, {len(layer.parameters)} parameters, loss {description.loss}", err=True
+        f"{source}: {layer.built}, {len(layer.parameters)} parameters, loss {description.loss}", err=True
     )
     for remark in remarks(description):
         click.echo(f"{source}: {remark}", err=True)

@@ -1,0 +1,86 @@
+"""One model on a few plain layouts of two ranks, each beside the float64 reference, without a cluster.
+
+It is what a team's own test asks (`difftest.pytest_plugin`), and how difftest is measured on models that it
+did not make (`tools/real_models.py`).
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+from difftest.campaign.campaign import ORACLE
+from difftest.cases.case import Case, Training
+from difftest.cases.described import Description
+from difftest.ground import plugins
+from difftest.ground.errors import UsageError
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.outcome import Outcome
+
+RANKS, ROWS, TRIES = 2, 4, 400
+
+
+def compared(
+    source: str, layouts: tuple[str, ...], *, steps: int, dtype: str = "float32"
+) -> Iterator[tuple[str, Comparison]]:
+    """Every layout with what the comparison gave; one that is not supported is inconclusive, with the reason.
+
+    `UsageError` for a layout that there is none of, and for a source that is no model that can be compared.
+    """
+    from workers.isolate.described import described
+    from workers.plain_layouts import LAYOUTS
+
+    plugins.require("layouts", layouts, LAYOUTS)
+    if not layouts:
+        msg = f"no layouts; allowed: 1 or more of {', '.join(LAYOUTS)}"
+        raise UsageError(msg)
+    description = described(source, ())
+    if dtype not in description.dtypes:
+        reason = description.refused.get(dtype, f"allowed: {', '.join(description.dtypes)}")
+        msg = f"{source} in {dtype}: {reason}"
+        raise UsageError(msg)
+    for layout in layouts:
+        path, backend = LAYOUTS[layout]
+        yield layout, comparison(plain_case(description, path, steps, dtype), backend)
+
+
+def comparison(case: Case, backend: str) -> Comparison:
+    """The comparison of a case's run on a backend with the oracle's."""
+    from workers import backends
+    from workers.isolate import sandbox
+
+    if reason := backends.load(backend).unsupported(case):
+        return Comparison(verdict="inconclusive", reason=reason, reason_kind=reason)
+    expected, actual = _expected(case.to_json()), sandbox.run(case, backend)
+    return compare(case, backend, backends.load(backend).SIDE, expected, actual)
+
+
+@lru_cache(maxsize=4)
+def _expected(case: bytes) -> Outcome:
+    """The oracle's outcome, which layouts of the same case share."""
+    from workers.isolate import sandbox
+
+    return sandbox.run(Case.from_json(case), ORACLE)
+
+
+def plain_case(description: Description, path: str, steps: int, dtype: str) -> Case:
+    """The first case of a path over two ranks, with SGD, in one part, and without options.
+
+    `UsageError` where none is drawn.
+    """
+    from generators import own
+
+    drawn = (
+        own.case_at(description, 0, number, wanted=(path,), max_world_size=RANKS) for number in range(TRIES)
+    )
+    for case in drawn:
+        if case.dtype == dtype and case.world_size == RANKS:
+            return msgspec.structs.replace(
+                case,
+                training=Training(
+                    optimizer="own" if description.optimizer else "sgd", steps=steps, loss=description.loss
+                ),
+                data=msgspec.structs.replace(case.data, batch=ROWS),
+            )
+    msg = f"no layout over {RANKS} ranks among {TRIES} cases of {path} in {dtype}"
+    raise UsageError(msg)

@@ -1,0 +1,79 @@
+"""Known faults of torch that users' models run into: what matches, and what does not."""
+
+from datetime import date
+from pathlib import Path
+
+import msgspec
+import pytest
+from own_models import own_case
+from sentences import replaced
+
+from difftest.cases.case import Case
+from difftest.findings.ledger import read_ledger
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+
+TODAY = date(2026, 11, 27)
+RELEASED = "AssertionError: no message; raised by: assert self.mask_buffer.data is not None"
+MIXED = "RuntimeError: aten.cat.default: got mixed torch.Tensor and DTensor, need to convert all"
+TABLE = {"modules": {"": "Net", "table": "Embedding", "head": "Linear"}}
+
+
+def failed(sentence: str) -> Divergence:
+    plain = Divergence(
+        backend="torch_dtensor",
+        side="torch",
+        path="tensor_parallel",
+        check="completion",
+        symptom=Symptom.EXCEPTION,
+        stage=Stage.FORWARD,
+    )
+    return replaced(plain, detail=sentence)
+
+
+def wrong(check: str, stage: Stage, tensor: str) -> Divergence:
+    plain = msgspec.structs.replace(failed(""), check=check, symptom=Symptom.MISMATCH, stage=stage)
+    numbers = "1 / 1 elements (100.0%) differ; greatest 0.2, 1e+03 x the rounding noise 0.0002"
+    return replaced(plain, detail=f"step 0, {stage}, {tensor}: {numbers}")
+
+
+def name_of(shown: Divergence, case: Case) -> str:
+    entry = read_ledger().entry(shown, case, TODAY)
+    return entry.reason if entry else ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "fields", "reason"),
+    [
+        (failed(f"step 0, forward, rank 0: {RELEASED}"), TABLE, "sharded embedding can be used only once"),
+        (failed(f"step 0, backward, rank 0: {MIXED}"), {}, "a part of a chunk that is not used"),
+        (
+            wrong("loss", Stage.FORWARD, "loss"),
+            {"mean_over": "targets"},
+            "mean of a cross entropy over a sharded batch",
+        ),
+        (wrong("gradients", Stage.BACKWARD, "0.decay"), {"loops": ["scan"]}, "the body of scan closes over"),
+    ],
+)
+def test_what_torch_does_wrong_with_a_users_model_is_known(
+    tmp_path: Path, shown: Divergence, fields: dict[str, object], reason: str
+) -> None:
+    assert reason in name_of(shown, own_case(tmp_path, **fields))
+
+
+@pytest.mark.parametrize(
+    ("shown", "fields"),
+    [
+        (failed(f"step 0, forward, rank 0: {RELEASED}"), {"modules": {"": "Net", "head": "Linear"}}),
+        (failed(f"step 0, forward, rank 0: {MIXED}"), {}),
+        (wrong("loss", Stage.FORWARD, "loss"), {}),
+        (wrong("loss", Stage.FORWARD, "output"), {"mean_over": "targets"}),
+        (wrong("gradients", Stage.BACKWARD, "0.decay"), {}),
+        (wrong("parameters", Stage.UPDATE, "0.decay"), {"loops": ["scan"]}),
+    ],
+)
+def test_a_similar_divergence_elsewhere_is_not(
+    tmp_path: Path, shown: Divergence, fields: dict[str, object]
+) -> None:
+    assert not name_of(shown, own_case(tmp_path, **fields))

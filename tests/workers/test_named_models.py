@@ -1,0 +1,97 @@
+"""Models by name: what the sources make of packages, and that they agree where they train alike."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from difftest.cases.layout import Mesh
+from difftest.commands.models import command
+from difftest.ground.errors import UsageError
+from difftest.jobs.proof.real_models import compared
+from tools.real_models import words
+from workers.isolate.described import described, listed
+from workers.plain_layouts import LAYOUTS
+
+pytest.importorskip("transformers", reason="needs transformers: pip install 'difftest[models]'")
+pytestmark = pytest.mark.slow
+
+MESHES = (Mesh((("dp", 2),)),)
+
+NIGHTLY = (
+    "hf:llama",
+    "hf:mixtral",
+    "hf:gpt2",
+    "hf:bert",
+    "hf:t5",
+    "hf:whisper",
+    "hf:mamba",
+    "timm:vit_tiny_patch16_224",
+    "torchvision:resnet18",
+    "diffusers:UNet2DModel",
+)
+"""Attention, experts, encoder and decoder, speech, state space, convolution and diffusion."""
+
+
+def test_a_type_of_transformers_is_built_small_with_its_own_loss_and_no_dropout() -> None:
+    description = described("hf:gpt2", MESHES)
+    recipe = description.layer.recipe
+    assert recipe is not None
+    assert (recipe.call, recipe.loss, description.loss) == ("GPT2LMHeadModel", "own", "own")
+    assert (recipe.arguments["n_embd"], recipe.arguments["n_layer"]) == (32, 2)
+    assert recipe.arguments["resid_pdrop"] == recipe.arguments["attn_pdrop"] == 0.0
+    assert description.layer.files == {}
+    assert description.layer.rowwise
+
+
+def test_a_config_on_this_disk_is_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "org" / "name"
+    folder.mkdir(parents=True)
+    config = {
+        "model_type": "gpt2",
+        "n_embd": 24,
+        "n_head": 4,
+        "n_layer": 6,
+        "auto_map": {"AutoModel": "evil.py"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    recipe = described("hf:org/name", MESHES).layer.recipe
+    assert recipe is not None
+    assert (recipe.arguments["n_embd"], recipe.arguments["n_layer"]) == (24, 2)
+    assert "auto_map" not in recipe.arguments
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("hf:lama", r"hf has no model 'lama'; did you mean hf:.*`difftest models hf` lists all"),
+        ("hf:nobody/nothing", "no config of 'nobody/nothing' on this disk"),
+        ("keras", "allowed: package.module:function, file.py:function, or a name such as hf:llama"),
+    ],
+)
+def test_a_name_that_there_is_none_of_is_refused_with_what_is_allowed(source: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        described(source, MESHES)
+
+
+def test_the_names_of_a_source_are_listed() -> None:
+    assert {"llama", "bert", "mixtral"} <= {*listed("hf").names}
+    shown = CliRunner().invoke(command, ["hf:gpt2"]).output
+    assert "GPT2LMHeadModel" in shown
+    assert "input_ids: (rows, 12), 0 to 63" in shown
+
+
+@pytest.mark.parametrize("layout", ["ddp", "fsdp"])
+def test_a_model_by_name_agrees_on_layouts_of_two_ranks(layout: str) -> None:
+    ((_, comparison),) = compared("hf:gpt2", (layout,), steps=2)
+    assert comparison.verdict == "agree", comparison
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("source", NIGHTLY)
+def test_real_models_have_no_finding_that_nobody_knows(source: str) -> None:
+    rows = words(source, tuple(LAYOUTS), 2)
+    assert "agree" in rows
+    assert not [row for row in rows if row.startswith("**")]

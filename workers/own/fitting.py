@@ -1,0 +1,78 @@
+"""Which of a source's recipes for a name runs here, small enough to be compared."""
+
+import time
+from collections import Counter
+
+import msgspec
+import torch
+from torch import Tensor
+
+from difftest.cases.recipe import NAMED, Recipe
+from difftest.ground.errors import UsageError
+from workers.own import made, named, recipes
+from workers.own.trial import called
+
+MOST_PARAMETERS = 30_000_000
+"""Numbers that are trained: every step of every rank keeps some copies of them."""
+
+ROWS = 2
+MOST_SECONDS = 120.0
+"""How long recipes are tried; one that fails does so within a second."""
+
+
+def fitted(source: str) -> Recipe:
+    """The first recipe of `source`, such as `hf:llama`, that runs; `UsageError` where none does."""
+    matched = NAMED.fullmatch(source)
+    assert matched  # noqa: S101  the caller has such a source
+    kinds = named.load(matched["place"])
+    reasons, began = Counter[str](), time.monotonic()
+    for recipe in kinds.candidates(matched["name"]):
+        if time.monotonic() - began > MOST_SECONDS:
+            break
+        try:
+            return _run(recipe)
+        except Exception as error:  # noqa: BLE001  a size that does not fit fails in any way
+            line = next(iter(str(error).strip().splitlines()), "")
+            reasons[f"{type(error).__name__}: {line}"] += 1
+    usual = reasons.most_common(1)[0][0] if reasons else "nothing is known of its inputs"
+    msg = f"no small model of that name runs here: {usual}"
+    raise UsageError(msg)
+
+
+def _run(recipe: Recipe) -> Recipe:
+    """The recipe with the shape of its targets, after a step of it; any exception where it does not run."""
+    if reason := recipe.contradiction():
+        raise UsageError(reason)
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in recipes.built(recipe).parameters())
+    if count > MOST_PARAMETERS:
+        msg = f"{count} parameters; allowed: {MOST_PARAMETERS}"
+        raise UsageError(msg)
+    torch.manual_seed(0)
+    module = recipes.built(recipe)
+    inputs, _ = made.split(recipes.batch(recipe, torch.Generator().manual_seed(0), ROWS), ROWS)
+    outputs = called(module, inputs)
+    output = made.first_floats(outputs)
+    if not output.dim() or len(output) != ROWS:
+        msg = f"the first tensor of its outputs for {ROWS} rows is {tuple(output.shape)}"
+        raise UsageError(msg)
+    recipe = _with_targets(recipe, output)
+    total = recipes.own_loss(outputs) if recipe.loss == "own" else output.square().sum()
+    total.backward()
+    if not torch.isfinite(total) or not any(parameter.grad is not None for parameter in module.parameters()):
+        msg = f"its loss is {float(total)}; needed: a number with a gradient"
+        raise UsageError(msg)
+    return recipe
+
+
+def _with_targets(recipe: Recipe, output: Tensor) -> Recipe:
+    """The recipe whose targets fit the output; `UsageError` where they cannot."""
+    if recipe.loss == "own":
+        return recipe
+    row = tuple(output.shape[1:])
+    if recipe.loss == "mse":
+        return msgspec.structs.replace(recipe, targets=msgspec.structs.replace(recipe.targets, row=row))
+    if row != (recipe.targets.high,):
+        msg = f"its output is {tuple(output.shape)}; needed for its classes: ({ROWS}, {recipe.targets.high})"
+        raise UsageError(msg)
+    return recipe

@@ -1,0 +1,52 @@
+"""Models of torchvision by name (`torchvision:resnet18`): those that map images to numbers."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from difftest.cases.recipe import Feed, Recipe
+from workers.own import recipes
+from workers.own.named import unknown
+
+PACKAGE = "torchvision"
+EXAMPLE = "resnet18"
+
+CLASSES = 10
+SHAPES = ((3, 32, 32), (3, 64, 64), (3, 96, 96), (3, 224, 224), (3, 4, 64, 64), (3, 16, 112, 112))
+"""Of images, and of videos."""
+
+CALM: tuple[Mapping[str, Any], ...] = (
+    {"dropout": 0.0, "attention_dropout": 0.0, "stochastic_depth_prob": 0.0},
+    {"dropout": 0.0, "stochastic_depth_prob": 0.0},
+    {"stochastic_depth_prob": 0.0},
+    {"dropout": 0.0},
+    {"aux_logits": False, "init_weights": True, "dropout": 0.0},
+    {"weights_backbone": None},
+    {},
+)
+"""Arguments that switch off what is random, and what would be downloaded."""
+
+
+def names() -> Iterable[str]:
+    """Those that take a batch of images or videos; detection takes lists."""
+    return sorted(one for one in recipes.imported(PACKAGE).models.list_models() if "rcnn" not in one)
+
+
+def candidates(name: str) -> Iterator[Recipe]:
+    """The model with the smallest images on which it runs."""
+    package = recipes.imported(PACKAGE)
+    if name not in package.models.list_models():
+        raise unknown(__name__, name, names())
+    losses: tuple[tuple[Feed, Literal["cross_entropy", "mse"]], ...] = (
+        (Feed(name="targets", high=CLASSES), "cross_entropy"),
+        (Feed(name="targets"), "mse"),
+    )
+    for calm, shape, (targets, loss) in itertools.product(CALM, SHAPES, losses):
+        yield Recipe(
+            package="torchvision",
+            call=name,
+            arguments={"num_classes": CLASSES, **calm},
+            inputs=(Feed(name="0", row=shape),),
+            targets=targets,
+            loss=loss,
+        )
