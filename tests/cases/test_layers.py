@@ -174,6 +174,24 @@ ABOUT_ONE_KIND = {
     "workers/faults/collectives.py": {"Collective"},
     "workers/tpu/limits.py": {"Collective"},  # sends, which hang in the place of a TPU
     "workers/faults/passes.py": {"Linear"},
+    "workers/faults/wrappers.py": {"Collective"},
+    "difftest/judge/predictions/_outputs.py": {"BuildingBlock", "Linear"},  # what they compute
+    "difftest/judge/predictions/biased_variance.py": {"BuildingBlock"},  # its own momentum
+    "generators/paths/regions.py": {
+        "Conv",
+        "Dropout",
+        "Linear",
+    },  # those without a style, and the head
+    "reports/reproducer/spelling.py": {"LayerNorm", "RMSNorm"},  # what SequenceParallel takes
+    "workers/training/tp_plan.py": {
+        "Activation",
+        "Attention",
+        "Embedding",
+        "LayerNorm",
+        "Linear",
+        "RMSNorm",
+        "Residual",
+    },  # the styles of torch for them
     **{
         file: {"Operator"}  # programs consist of operators
         for file in (
