@@ -38,7 +38,17 @@ from workers.isolate import sandbox
 TREASURE = b"not to be touched\n"
 BACKENDS = "torch_dtensor,xla_spmd"
 STATUSES = {0, 1, 2, 3}
-READ_BY_NO_COMMAND_HERE = {"blind", "case", "doctor", "environments", "list", "support", "selftest", "record"}
+READ_BY_NO_COMMAND_HERE = {
+    "blind",
+    "case",
+    "doctor",
+    "environments",
+    "list",
+    "models",
+    "support",
+    "selftest",
+    "record",
+}
 """The commands that read no corpus and no bundle."""
 
 LONGEST_SECONDS = 600
