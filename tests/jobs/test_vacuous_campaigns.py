@@ -118,6 +118,7 @@ LOST, REFUSED = (
 NO_KERNEL = f"histc_cuda {NO_DETERMINISTIC}"
 DEAD = on("oracle", lambda _case, _name: a_failure(message="no memory"))
 NEVER = "0 of 13 comparisons agreed"  # 12 cases and the control
+UNDECIDED = "0 of 12 comparisons agreed"  # nothing was compared, so that there is no control
 OTHER = environment(numbers="others")
 
 FAULTS = {
@@ -197,10 +198,10 @@ FAULTS = {
         words=f"spmd: {NEVER}", answer=on("xla", events(device="xla", executed=(2, 4), requested=(1, 2)))
     ),
     "no graph runs": Fault(words=f"spmd: {NEVER}", answer=on("xla", events(device="xla", requested=(1, 2)))),
-    "xla has other numbers": Fault(words=f"spmd: {NEVER}", answer=on("xla", OTHER)),
+    "xla has other numbers": Fault(words=f"spmd: {UNDECIDED}", answer=on("xla", OTHER)),
     "ranks part": Fault(words=f"spmd: {NEVER}", answer=on("xla", one_bit)),
     "one backend is lost": Fault(
-        words=f"fsdp: {NEVER}", answer=on("fsdp", LOST), arguments=("--least-compared", "0.1")
+        words=f"fsdp: {UNDECIDED}", answer=on("fsdp", LOST), arguments=("--least-compared", "0.1")
     ),
     "one backend of four cases is lost": Fault(
         words="fsdp: 0 of 4 comparisons agreed",
@@ -209,10 +210,10 @@ FAULTS = {
         unsupported={"fsdp": lambda case: "it cannot" if case.seed % 3 else None},
     ),
     "one backend refuses": Fault(
-        words=f"tp: {NEVER}", answer=on("tp", REFUSED), arguments=("--least-compared", "0.3")
+        words=f"tp: {UNDECIDED}", answer=on("tp", REFUSED), arguments=("--least-compared", "0.3")
     ),
     "one backend decides nothing": Fault(
-        words=f"tp: {NEVER}", answer=on("tp", OTHER), arguments=("--most-inconclusive", "0.6")
+        words=f"tp: {UNDECIDED}", answer=on("tp", OTHER), arguments=("--most-inconclusive", "0.6")
     ),
     "a path is lost": Fault(
         words="spmd on tensor_parallel: 0 of 6 comparisons were made",
