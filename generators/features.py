@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from difftest.cases.case import Case
-from difftest.cases.feature import declared
+from difftest.cases.feature import choices
 from difftest.cases.features import names
 from difftest.cases.options import Feature
 from generators.chances import drawn_from, sometimes
@@ -22,7 +22,7 @@ def features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
 
 def fits(name: str, case: Case) -> bool:
     """Whether a feature has something to do in `case`."""
-    return declared(name).drawn(case) is not None
+    return choices(name, case) is not None
 
 
 def together(one: str, other: str, case: Case) -> bool:
@@ -35,5 +35,4 @@ def together(one: str, other: str, case: Case) -> bool:
 
 def drawn(draw: st.DrawFn, name: str, case: Case) -> Feature:
     """A feature that fits, with its options."""
-    choices = declared(name).drawn(case) or {}
-    return Feature(name=name, options=draw(drawn_from(choices)))
+    return Feature(name=name, options=draw(drawn_from(choices(name, case) or {})))

@@ -6,7 +6,7 @@ and what it adds to a script. What is more than an argument has a file in `worke
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -50,7 +50,13 @@ class Spelled:
 
 
 class FeatureOptions(Schema, frozen=True):
-    """The options of a feature, and what follows from them; by default it adds nothing."""
+    """The options of a feature, and what follows from them; by default it adds nothing.
+
+    `PATH` is the one path that draws it, so that the cases of other paths stay what they were without it;
+    empty where any does that has features.
+    """
+
+    PATH: ClassVar[str] = ""
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
@@ -80,14 +86,28 @@ class FeatureOptions(Schema, frozen=True):
         return Spelled(arguments=arguments, zero=zero)
 
 
+Options = TypeVar("Options", bound=FeatureOptions)
+
+
 def declared(name: str) -> type[FeatureOptions]:
     """The options of the feature called `name`; `UsageError` when there is none."""
     return cast("type[FeatureOptions]", features.load(name).Options)
 
 
+def choices(name: str, case: Case) -> Choices | None:
+    """What each option of the feature called `name` can be in `case`; None where the case cannot have it."""
+    kind = declared(name)
+    return kind.drawn(case) if kind.PATH in {"", case.path} else None
+
+
 def typed(used: Iterable[Feature]) -> list[FeatureOptions]:
     """The options of a case's features, in their order."""
     return [msgspec.convert(feature.options, declared(feature.name)) for feature in used]
+
+
+def of(case: Case, kind: type[Options]) -> Options | None:
+    """The options of the feature that `kind` is of; None where `case` has no such feature."""
+    return next((options for options in typed(case.training_features) if isinstance(options, kind)), None)
 
 
 def has(case: Case, *names: str) -> bool:

@@ -68,6 +68,9 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     TENSOR_PARALLEL: ClassVar[Literal["none", "linear", "embedding", "heads"]] = "none"
     """What `parallelize_module` can split it as; `heads` are the linear layers `q`, `k`, `v` and `o`."""
 
+    TAKES_PIECES: ClassVar[bool] = False
+    """Whether it works on a piece of the sequence, or the styles of `parallelize_module` gather it."""
+
     ELEMENTWISE: ClassVar[bool] = False
     """Whether it maps every number by itself, and so any piece of its input."""
 

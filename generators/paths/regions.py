@@ -12,8 +12,6 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
-from difftest.cases.layers.conv import Conv
-from difftest.cases.layers.dropout import Dropout
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
@@ -41,8 +39,6 @@ AXES = (
 )
 FORMS: tuple[LossForm, ...] = ("rows", "positions", "images", "log_softmax", "nll_loss")
 MOST_SEQUENCE = 12
-WITHOUT_STYLE = (Conv, Dropout)
-"""The layers that need more of the sequence than a piece, or tensors of all of it."""
 
 
 @functools.cache
@@ -82,7 +78,7 @@ def _models(draw: st.DrawFn, *, unit: int) -> Model:
 
 def _convolves(layer: Layer) -> bool:
     """Whether a layer is a convolution, or has one; each keeps the width, so that a model can do without."""
-    return any(isinstance(one, Conv) for _, one in walk((layer,)))
+    return any(not inner.DTENSOR_RULE for _, inner in walk((layer,)))
 
 
 @st.composite
@@ -121,9 +117,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
             data=msgspec.structs.replace(case.data, ignored=ignored),
         )
     classes = case.training.loss == "cross_entropy"
-    fits = case.model.sequence and not any(
-        isinstance(one, WITHOUT_STYLE) for _, one in walk(case.model.layers)
-    )
+    fits = case.model.sequence and all(layer.TAKES_PIECES for _, layer in walk(case.model.layers))
     sequence = bool(fits) and draw(weighted((3, True), (1, False)))
     form: LossForm = draw(equally(*FORMS))
     apart = classes and (not sequence or not draw(sometimes(one_in=3)))

@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest.cases import gathered
+from difftest.cases import gathered, regions
 from difftest.cases.case import Case
+from difftest.cases.feature import of
+from difftest.cases.features import mixed_precision
 from difftest.cases.layer import Layer
-from difftest.cases.layers import walk
-from difftest.cases.layers.layer_norm import LayerNorm
-from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Placements, Shard
 from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
@@ -20,9 +19,6 @@ from reports.reproducer.blocks import Written
 MOST_TITLE = 120
 LEAST_TITLE = 40
 """The characters of a docstring: a longer title is cut after a clause, or where that is too early, a word."""
-
-MIXED = "mixed_precision"
-"""The feature of training that `fully_shard` has as a policy."""
 
 Local: TypeAlias = bool | str
 CUT_AS: Mapping[Local, str] = {True: "", False: "Replicate()", "sequence": "Shard(1)", "classes": "Shard(-1)"}
@@ -142,13 +138,12 @@ def axes_apart(case: Case) -> Mapping[str, str]:
 
 def sharding(case: Case, *, outermost: bool) -> str:
     """The options of `fully_shard` that are not at their defaults, as further arguments."""
-    mixed = next((one.options for one in case.training_features if one.name == MIXED), {})
     given = []
     if case.sharded_by.reshard_after_forward is not None:
         given.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
-    if mixed:
-        output = ", output_dtype=torch.float32" if outermost and mixed["output"] == "policy" else ""
-        dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed['reduce']}{output}"
+    if mixed := of(case, mixed_precision.Options):
+        output = ", output_dtype=torch.float32" if outermost and mixed.output == "policy" else ""
+        dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}{output}"
         given.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
     if case.sharded_by.offload:
         given.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
@@ -157,41 +152,37 @@ def sharding(case: Case, *, outermost: bool) -> str:
 
 def widened_after(case: Case) -> bool:
     """Whether the output of FSDP's mixed precision is made float32 behind the model."""
-    features = case.training_features
-    return any(one.name == MIXED and one.options["output"] == "loss" for one in features)
+    mixed = of(case, mixed_precision.Options)
+    return mixed is not None and mixed.output == "loss"
 
 
 def synced(case: Case) -> str:
     """How FSDP is told which accumulation parts' gradients it reduces; empty where it is all of them."""
-    told = {"last": "set_requires_gradient_sync", "scattered": "set_requires_all_reduce", "every": ""}
-    return told[case.sharded_by.synced]
+    methods = {"last": "set_requires_gradient_sync", "scattered": "set_requires_all_reduce", "every": ""}
+    return methods[case.sharded_by.synced]
 
 
 def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
     """The style of the layer at `path`, as `parallelize_module` takes it."""
     split, takes, gives = style
-    taken, given = CUT_AS[takes], CUT_AS[gives]
+    inputs, outputs = CUT_AS[takes], CUT_AS[gives]
     if split == "inputs":
-        given = "input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)"
-        return f"PrepareModuleInput({given}, use_local_output=True)"
+        gathered = "input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)"
+        return f"PrepareModuleInput({gathered}, use_local_output=True)"
     if split == "whole":
-        norm = any(at == path and isinstance(one, LayerNorm | RMSNorm) for at, one in walk(case.model.layers))
-        if norm and takes == gives == "sequence":
+        if path in regions.norms(case) and takes == gives == "sequence":
             return "SequenceParallel(use_local_output=True)"
-        return f"Whole({taken}, {given})" if takes or gives else "Whole()"
+        return f"Whole({inputs}, {outputs})" if takes or gives else "Whole()"
     columns = split == "columns"
     arguments = [
-        f"input_layouts={taken}" if taken and (takes or not columns) else "",
-        f"output_layouts={given}" if given and (gives or columns) else "",
+        f"input_layouts={inputs}" if inputs and (takes or not columns) else "",
+        f"output_layouts={outputs}" if outputs and (gives or columns) else "",
         "use_local_output=False" if gives == "classes" else "",
     ]
     return f"{'Colwise' if columns else 'Rowwise'}Parallel({', '.join(filter(None, arguments))})"
 
 
-def gathers(case: Case) -> bool:
-    """Whether the model gives pieces of the sequence that have to be put together."""
-    last = case.model.layers[-1]
-    return case.cut_by.sequence and not (last.shapes() or last.borrows())
+convolutions, gathers = regions.convolutions, regions.gathers  # for templates
 
 
 def marked_regions(case: Case) -> Iterator[tuple[str, str]]:
@@ -203,11 +194,6 @@ def marked_regions(case: Case) -> Iterator[tuple[str, str]]:
         yield "list(model)[:-1]", python((first, "tp", None))
     if case.cut_by.loss != "whole":
         yield "[model]", python((first, *[None] * (dims - 2), "tp"))
-
-
-def convolutions(case: Case) -> set[str]:
-    """The paths of the convolutions."""
-    return {path for path, layer in walk(case.model.layers) if not layer.DTENSOR_RULE}
 
 
 def docstring(text: str) -> str:

@@ -177,21 +177,7 @@ ABOUT_ONE_KIND = {
     "workers/faults/wrappers.py": {"Collective"},
     "difftest/judge/predictions/_outputs.py": {"BuildingBlock", "Linear"},  # what they compute
     "difftest/judge/predictions/biased_variance.py": {"BuildingBlock"},  # its own momentum
-    "generators/paths/regions.py": {
-        "Conv",
-        "Dropout",
-        "Linear",
-    },  # those without a style, and the head
-    "reports/reproducer/spelling.py": {"LayerNorm", "RMSNorm"},  # what SequenceParallel takes
-    "workers/training/tp_plan.py": {
-        "Activation",
-        "Attention",
-        "Embedding",
-        "LayerNorm",
-        "Linear",
-        "RMSNorm",
-        "Residual",
-    },  # the styles of torch for them
+    "generators/paths/regions.py": {"Linear"},  # its head
     **{
         file: {"Operator"}  # programs consist of operators
         for file in (

@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from difftest.cases.case import Case
+from difftest.cases.feature import of
+from difftest.cases.features import mixed_precision
 from difftest.cases.gathered import axes_apart, gathered_alone
 from difftest.cases.layout import Placement, Replicate, Shard, ways
-from difftest.cases.options import FeatureOption
 from workers import sides
 from workers.torch import devices, process_groups
 from workers.training.refusals import for_modules_only, mixed_rows
@@ -124,7 +125,8 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
             cast("FSDPModule", group).set_force_sum_reduction_for_comms(True)
         if factor := case.sharded_by.gradient_divide_factor:
             cast("FSDPModule", group).set_gradient_divide_factor(factor)
-    if mixed(case).get("output") == "loss":
+    mixed = of(case, mixed_precision.Options)
+    if mixed and mixed.output == "loss":
         module.register_forward_hook(lambda _module, _inputs, output: output.float())
     return module
 
@@ -139,18 +141,13 @@ def _options(case: Case, *, outermost: bool) -> dict[str, Any]:
         options["reshard_after_forward"] = case.sharded_by.reshard_after_forward
     if case.sharded_by.offload:
         options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
-    if policy := mixed(case):
+    if mixed := of(case, mixed_precision.Options):
         options["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=torch.bfloat16,
-            reduce_dtype=getattr(torch, str(policy["reduce"])),
-            output_dtype=torch.float32 if outermost and policy["output"] == "policy" else None,
+            reduce_dtype=getattr(torch, mixed.reduce),
+            output_dtype=torch.float32 if outermost and mixed.output == "policy" else None,
         )
     return options
-
-
-def mixed(case: Case) -> dict[str, FeatureOption]:
-    """The options of mixed precision; none where the case has no such feature."""
-    return next((feature.options for feature in case.training_features if feature.name == MIXED), {})
 
 
 def dim(case: Case, name: str, axis: str) -> int:

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.cases.layers import walk
 from difftest.cases.layout import Mesh, Replicate
+from difftest.cases.regions import convolutions, gathers
 from workers import sides
 from workers.backends import torch_fsdp
 from workers.torch import devices, process_groups
@@ -98,13 +98,9 @@ def _no_clipping(case: Case) -> str | None:
     DTensor has no rule for a convolution along a sequence, so `parallelize_module` must leave its parameters
     plain.
     """
-    if case.training.clip_norm is not None and _convolutions(case):
+    if case.training.clip_norm is not None and convolutions(case):
         return "clip_grad_norm_ takes no mixture of DTensors and plain parameters, which a convolution has"
     return None
-
-
-def _convolutions(case: Case) -> set[str]:
-    return {path for path, layer in walk(case.model.layers) if not layer.DTENSOR_RULE}
 
 
 def _no_data_parallelism(case: Case) -> str | None:
@@ -142,9 +138,10 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
 
     case = member.case
     axis = (member.mesh.mesh_dim_names or ())[-1]
-    styles = {path: style for path, style in tp_plan.styles(case).items() if path not in _convolutions(case)}
+    left_out = convolutions(case)
+    styles = {path: style for path, style in tp_plan.styles(case).items() if path not in left_out}
     module = parallelize_module(module.to(member.device), member.mesh[axis], styles)
-    if tp_plan.gathers(case):
+    if gathers(case):
         gathering = PrepareModuleOutput(output_layouts=Cut(1), desired_output_layouts=Whole())
         module = parallelize_module(module, member.mesh[axis], gathering)
     tie_again(module, case)

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has
 from difftest.ground import plugins
 from workers.gpus import gpu_count
 
@@ -130,10 +131,10 @@ def of_feature(
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for a fault that only the cases with one feature of training can show."""
 
-    def has(case: Case) -> bool:
-        return any(used.name == feature for used in case.training_features) and reaches(case)
+    def with_feature(case: Case) -> bool:
+        return has(case, feature) and reaches(case)
 
-    decorate = planted(about=about, backends=backends, blame=blame, reaches=has)
+    decorate = planted(about=about, backends=backends, blame=blame, reaches=with_feature)
     return lambda plant: replace(decorate(plant), paths=("features",))
 
 

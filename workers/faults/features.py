@@ -15,6 +15,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.optim.swa_utils import AveragedModel
 
 from difftest.cases.case import Case
+from difftest.cases.feature import of
+from difftest.cases.features import implementation
 from difftest.judge.stage import Stage
 from workers.faults import of_feature
 from workers.training.session import Session
@@ -117,11 +119,11 @@ def clipped_from_above(session: Session, _case: Case, _rank: int) -> Session:
 @of_feature("implementation", about="an optimizer of many tensors leaves out the last one")
 def last_tensor_left_out(session: Session, case: Case, _rank: int) -> Session:
     """Whatever the optimizer: its gradient is dropped right before the update."""
-    kind = next(used.options["kind"] for used in case.training_features if used.name == "implementation")
+    options = of(case, implementation.Options)
 
     def act(optimizer: torch.optim.Optimizer) -> None:
         group = optimizer.param_groups[-1]
-        if group.get(str(kind)):
+        if options and group.get(options.kind):
             group["params"][-1].grad = None
 
     return before_updates(session, act)

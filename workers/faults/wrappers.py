@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has, of
+from difftest.cases.features import unfreezing
 from difftest.cases.gathered import axes_apart
-from difftest.cases.layers import walk
 from difftest.cases.layers.collective import Collective
 from difftest.cases.numbers import IGNORE_INDEX
+from difftest.cases.regions import norms
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.faults.features import replacing
@@ -42,7 +44,7 @@ def _size(case: Case, axis: str) -> int:
 
 
 def _has(feature: str) -> Callable[[Case], bool]:
-    return lambda case: any(used.name == feature for used in case.training_features)
+    return lambda case: has(case, feature)
 
 
 @_on(
@@ -100,11 +102,11 @@ def block_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
 )
 def stays_frozen(session: Session, case: Case, _rank: int) -> Session:
     """Its gradient is dropped in every step."""
-    name = next(str(used.options["name"]) for used in case.training_features if used.name == "unfreezing")
+    options = of(case, unfreezing.Options)
 
     def after(stage: Stage, _step: int, module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
-        if stage is Stage.BACKWARD:
-            parameters(module)[name].grad = None
+        if options and stage is Stage.BACKWARD:
+            parameters(module)[options.name].grad = None
 
     return replace(session, after=after)
 
@@ -201,9 +203,8 @@ def norm_of_a_piece(session: Session, case: Case, _rank: int) -> Session:
 
 def _norms(case: Case) -> list[str]:
     """The parameters of norms that work on pieces of the sequence."""
-    rescaling = [path for path, layer in walk(case.model.layers) if layer.MAGNITUDE == "rescales"]
-    names = [name for name in case.layout.parameters if name.rpartition(".")[0] in rescaling]
-    return names if case.cut_by.sequence else []
+    paths = norms(case) if case.cut_by.sequence else set[str]()
+    return [name for name in case.layout.parameters if name.rpartition(".")[0] in paths]
 
 
 def _apart(case: Case) -> bool:

@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
-from difftest.cases.layers.activation import Activation
-from difftest.cases.layers.attention import Attention
-from difftest.cases.layers.embedding import Embedding
-from difftest.cases.layers.layer_norm import LayerNorm
-from difftest.cases.layers.linear import Linear
-from difftest.cases.layers.residual import Residual
-from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Placement, Replicate, Shard
+from difftest.cases.regions import norms
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 AXIS = "tp"
-NORMS = (LayerNorm, RMSNorm)
-IN_SEQUENCES = (*NORMS, Activation, Attention, Embedding, Linear, Residual)
-"""The layers that work on a piece of the sequence, or are given all of it by their styles."""
 
 Local: TypeAlias = bool | Literal["sequence", "classes"]
 """Whether activations are local pieces of what is between two layers, of the sequence, or of the classes.
@@ -60,7 +51,7 @@ def _no_region(case: Case) -> str | None:
     if case.cut_by.sequence:
         if not case.model.sequence or case.model.sequence % _size(case):
             return "SequenceParallel takes pieces of the sequence that are equally long"
-        if not all(isinstance(layer, IN_SEQUENCES) for layer in layers) or not layers[0].shapes():
+        if not all(layer.TAKES_PIECES for layer in layers) or not layers[0].shapes():
             return "a layer of this model needs more of the sequence than its rank's piece"
     if case.cut_by.loss != "whole" and not _has_classes(case):
         return "loss_parallel needs a last layer that is split by columns, and cross-entropy"
@@ -108,7 +99,7 @@ def _in_sequence(case: Case, path: str, style: Style, once: Sequence[str]) -> St
     What the model is given and what it gives is whole. Attention needs all positions between its projections,
     and those in `once` gather them ahead of these.
     """
-    attentions = {at for at, layer in walk(case.model.layers) if isinstance(layer, Attention)}
+    attentions = _attentions(case)
     own, _, name = path.rpartition(".")
     needs_all, gives_all = own in attentions and name == "o", own in attentions and name != "o"
     last = path == str(len(case.model.layers) - 1)
@@ -120,21 +111,21 @@ def _in_sequence(case: Case, path: str, style: Style, once: Sequence[str]) -> St
 
 def _prepared(case: Case, plan: dict[str, Style]) -> list[str]:
     """The paths of the attentions that gather their inputs once: their projections are all by columns."""
-    paths = [path for path, layer in walk(case.model.layers) if isinstance(layer, Attention)]
-    columns = [path for path in paths if all(plan[f"{path}.{name}"][0] == "columns" for name in "qkv")]
+    columns = [
+        path for path in _attentions(case) if all(plan[f"{path}.{name}"][0] == "columns" for name in "qkv")
+    ]
     return columns if case.cut_by.prepared else []
 
 
-def gathers(case: Case) -> bool:
-    """Whether the model gives pieces of the sequence that have to be put together."""
-    last = case.model.layers[-1]
-    return case.cut_by.sequence and not (last.shapes() or last.borrows())
+def _attentions(case: Case) -> list[str]:
+    """The paths of the layers that are split by heads."""
+    return [path for path, layer in walk(case.model.layers) if layer.TENSOR_PARALLEL == "heads"]
 
 
 def styles(case: Case) -> "dict[str, ParallelStyle]":
     """The plan as `parallelize_module` takes it."""
-    norms = {path for path, layer in walk(case.model.layers) if isinstance(layer, NORMS)}
-    return {path: _style(style, norm=path in norms) for path, style in plan(case).items()}
+    of_norms = norms(case)
+    return {path: _style(style, norm=path in of_norms) for path, style in plan(case).items()}
 
 
 def _styles(case: Case, layers: Sequence[Layer], prefix: str) -> Iterator[tuple[str, Style]]:
@@ -224,9 +215,9 @@ def _style(style: Style, *, norm: bool) -> "ParallelStyle":
         given, gathered = cast("Any", (Cut(1), None)), cast("Any", (Whole(), None))  # torch: of one input
         return PrepareModuleInput(input_layouts=given, desired_input_layouts=gathered, use_local_output=True)
     if split == "columns":
-        taken = Cut(1) if takes == "sequence" else None
+        inputs = Cut(1) if takes == "sequence" else None
         return ColwiseParallel(
-            input_layouts=taken, output_layouts=kinds[gives], use_local_output=gives != "classes"
+            input_layouts=inputs, output_layouts=kinds[gives], use_local_output=gives != "classes"
         )
     if split == "rows":
         return RowwiseParallel(

@@ -1,16 +1,15 @@
 """Parameters are float32, and the model computes with copies of them in bfloat16."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 
-PATH = "wrappers"
-"""The path that draws it: the cases of the path `features` stay what they were without it."""
-
 
 class Options(FeatureOptions, frozen=True):
     """The dtype in which gradients are reduced, and who makes the output float32 again."""
+
+    PATH: ClassVar[str] = "wrappers"
 
     reduce: Literal["float32", "bfloat16"]
     output: Literal["policy", "loss"]
@@ -20,7 +19,7 @@ class Options(FeatureOptions, frozen=True):
         """A case of float32; a block that is computed again, or traced apart, would find other parameters."""
         again = case.training.checkpointing or case.start.accumulation == "scan"
         other = case.dtype != "float32" or again or has(case, "autocast", "frozen")
-        if other or case.path != PATH or case.model.statistics():
+        if other or case.model.statistics():
             return None
         return {"reduce": ("float32", "bfloat16"), "output": ("policy", "loss")}
 

@@ -1,16 +1,17 @@
 """A block that only the last of some forward passes uses."""
 
+from typing import ClassVar
+
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 from difftest.cases.schema import Size, TensorName
 from difftest.cases.script_values import python
 
-PATH = "wrappers"
-"""The path that draws it: the cases of the path `features` stay what they were without it."""
-
 
 class Options(FeatureOptions, frozen=True):
     """The block, and of how many forward passes each the last uses it."""
+
+    PATH: ClassVar[str] = "wrappers"
 
     block: TensorName
     parts: Size
@@ -25,7 +26,7 @@ class Options(FeatureOptions, frozen=True):
             str(i) for i, layer in enumerate(case.model.layers) if layer.held is not None and i > 0
         )
         more = has(case, "evaluation", "gradient_scaler") or case.start.accumulation == "scan"
-        sharded = case.path == PATH and "dp_shard" in case.layout.mesh.names
+        sharded = "dp_shard" in case.layout.mesh.names
         parts = case.training.accumulation
         if not blocks or more or not sharded or parts == 1 or case.training.checkpointing:
             return None

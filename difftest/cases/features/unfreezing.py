@@ -1,17 +1,18 @@
 """A parameter that is not trained in the first steps."""
 
+from typing import ClassVar
+
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 from difftest.cases.features import frozen
 from difftest.cases.schema import Step, TensorName
 from difftest.cases.script_values import python
 
-PATH = "wrappers"
-"""The path that draws it: the cases of the path `features` stay what they were without it."""
-
 
 class Options(FeatureOptions, frozen=True):
     """The parameter, and the step from which it is trained."""
+
+    PATH: ClassVar[str] = "wrappers"
 
     name: TensorName
     step: Step
@@ -23,7 +24,7 @@ class Options(FeatureOptions, frozen=True):
         Not beside what begins anew, or counts, with the parameters that have a gradient.
         """
         names = frozen.Options.drawn(case)
-        sharded = case.path == PATH and "dp_shard" in case.layout.mesh.names
+        sharded = "dp_shard" in case.layout.mesh.names
         loads = has(case, "frozen", "distributed_checkpoint", "save_and_load")
         if names is None or not sharded or case.training.steps == 1 or loads:
             return None

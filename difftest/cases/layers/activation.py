@@ -14,6 +14,7 @@ class Activation(Layer, frozen=True, kw_only=True, tag="activation"):
     """An elementwise nonlinearity."""
 
     ELEMENTWISE: ClassVar[bool] = True
+    TAKES_PIECES: ClassVar[bool] = True
 
     function: Function
 

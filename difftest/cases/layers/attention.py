@@ -28,6 +28,7 @@ class Attention(Layer, frozen=True, kw_only=True, tag="attention"):
     ATTENTION_QUERIES: ClassVar[tuple[str, ...]] = ("q.weight",)
     BUFFERS: ClassVar[int] = 1
     TENSOR_PARALLEL: ClassVar[Literal["heads"]] = "heads"
+    TAKES_PIECES: ClassVar[bool] = True
     PLAIN_WEIGHT: ClassVar[str] = "q.weight"
 
     width: int

@@ -11,6 +11,7 @@ class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
 
     NEEDS_SEQUENCE: ClassVar[bool] = True
     TENSOR_PARALLEL: ClassVar[Literal["embedding"]] = "embedding"
+    TAKES_PIECES: ClassVar[bool] = True
 
     vocabulary: int
     width: int

@@ -10,6 +10,7 @@ class LayerNorm(Layer, frozen=True, kw_only=True, tag="layer_norm"):
     """Normalises the last dim to mean 0 and variance 1, then scales and shifts."""
 
     MAGNITUDE: ClassVar[Literal["rescales"]] = "rescales"
+    TAKES_PIECES: ClassVar[bool] = True
 
     width: int
 

@@ -17,6 +17,7 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
 
     MAGNITUDE: ClassVar[Literal["grows"]] = "grows"
     TENSOR_PARALLEL: ClassVar[Literal["linear"]] = "linear"
+    TAKES_PIECES: ClassVar[bool] = True
 
     inputs: int
     outputs: int

@@ -1,11 +1,15 @@
 """The residual block."""
 
+from typing import ClassVar
+
 import difftest.cases.layers  # noqa: TC001  msgspec resolves the annotation below when it first decodes
 from difftest.cases.layer import Layer
 
 
 class Residual(Layer, frozen=True, kw_only=True, tag="residual"):
     """`x + layers(x)`."""
+
+    TAKES_PIECES: ClassVar[bool] = True
 
     layers: tuple["difftest.cases.layers.AnyLayer", ...]
 

@@ -9,6 +9,7 @@ class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
     """Divides the last dim by its root mean square, then scales."""
 
     MAGNITUDE: ClassVar[Literal["rescales"]] = "rescales"
+    TAKES_PIECES: ClassVar[bool] = True
 
     width: int
 
