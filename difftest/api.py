@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.findings.ledger import LEDGER_FILE
 from difftest.ground.errors import InfrastructureError, UsageError
+from difftest.jobs.ask.options import listed
 from difftest.jobs.ask.own_model import describe_model
 from difftest.jobs.ask.request import TWICE_EVERY, CampaignRequest
 from difftest.jobs.ask.targets import read_corpus
@@ -120,7 +121,7 @@ def run(  # noqa: PLR0913  the options of the command
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     """The names of a list, or of a text with commas."""
-    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
+    return listed(given) if isinstance(given, str) else tuple(given)
 
 
 def load(folder: Path | str) -> Result:

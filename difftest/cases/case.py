@@ -253,6 +253,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """`regions`, or none where they are unset."""
         return Regions() if self.regions is msgspec.UNSET else self.regions
 
+    @property
+    def wrapping(self) -> Mapping[str, Sharding | Regions]:
+        """Options of wrappers by field: those of `fully_shard`, and what tensor parallelism cuts."""
+        return {"sharding": self.sharded_by, "regions": self.cut_by}
+
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""
         parameters = {name: replicated(ALONE) for name in self.layout.parameters}
@@ -269,8 +274,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def option_changes(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Every option not at its default, and the fields of the case with only that one reset."""
-        told = {"replication": self.replication, "start": self.start}
-        for what, options in {**told, "sharding": self.sharded_by, "regions": self.cut_by}.items():
+        of_some_backends = {"replication": self.replication, "start": self.start, **self.wrapping}
+        for what, options in of_some_backends.items():
             for name, reset in option_resets(options):
                 yield f"{what}.{name}", {what: reset}
         for name, spelling in option_resets(self.forms):

@@ -37,8 +37,8 @@ def _options(case: Case) -> Iterator[str]:
         yield "clip_norm"
     if training.checkpointing:
         yield "torch_checkpoint" if case.forms.torch_checkpoint else "checkpointing"
-    for told, of in (("sharding", case.sharded_by), ("regions", case.cut_by)):
-        yield from (f"{told} {name}" for name, _ in option_resets(of))
+    for part, options in case.wrapping.items():
+        yield from (f"{part} {name}" for name, _ in option_resets(options))
     for feature in case.training_features:
         for name, value in feature.options.items():
             if isinstance(value, str) and value not in case.model.parameters():

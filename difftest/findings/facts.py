@@ -126,8 +126,8 @@ def _program(case: Case) -> Iterator[str]:
 
 def _wrapping(case: Case) -> Iterator[str]:
     """What wrappers are told that is not at its default, as `sharding.synced=every`."""
-    yield from (f"sharding.{name}" for name, _ in option_resets(case.sharded_by))
-    yield from (f"regions.{name}" for name, _ in option_resets(case.cut_by))
+    for part, options in case.wrapping.items():
+        yield from (f"{part}.{name}" for name, _ in option_resets(options))
 
 
 def _kinds(case: Case) -> list[str]:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from difftest.ground.errors import UsageError
 
+ROOTS = ("", "src")
+"""The folders of the working directory in which packages are looked for."""
+
 
 def digest(file: Path) -> str:
     """The SHA-256 of a file, in hexadecimal; `OSError` where it cannot be read."""

@@ -9,13 +9,10 @@ import hashlib
 import random
 
 import msgspec
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import FLOATS
-from difftest.cases.layout import Layout, Mesh
-from difftest.cases.model import Model
-from generators.models import Purpose
+from difftest.cases.layout import Mesh
 from generators.operators import schedule
 from generators.operators.programs import single
 from generators.operators.singles import Single, singles
@@ -28,6 +25,8 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 completed = as_drawn
+meshes, purposes = operators.meshes, operators.purposes
+models, layouts = operators.models, operators.layouts
 
 FOREACH = "aten._foreach"
 """The operators of lists, each result of which is of one operand."""
@@ -45,26 +44,6 @@ def scheduled(*, seed: int, index: int, max_world_size: int) -> Case:
     return msgspec.structs.replace(
         case, training=msgspec.structs.replace(case.training, loss="first_cotangent")
     )
-
-
-def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
-    """Those of operators."""
-    return operators.meshes(max_world_size=max_world_size)
-
-
-def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
-    """Programs are neither exact nor learnable."""
-    return operators.purposes(mesh=mesh)
-
-
-def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
-    """Chains of operators, none of which the schedule asks for."""
-    return operators.models(mesh=mesh, purpose=purpose)
-
-
-def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """Those of operators."""
-    return operators.layouts(model=model, mesh=mesh)
 
 
 @functools.cache

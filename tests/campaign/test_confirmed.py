@@ -51,11 +51,11 @@ def verdict_and_samples(
         if not options:
             return oracle(case, NOISE)
         samples.append(int(options[SAMPLES_VARIABLE]))
-        known = [least for least in levels if least <= samples[-1]]
-        if not known:
+        estimates = [least for least in levels if least <= samples[-1]]
+        if not estimates:
             msg = "it was not recorded"
             raise InfrastructureError(msg)
-        return oracle(case, levels[max(known)] * NOISE)
+        return oracle(case, levels[max(estimates)] * NOISE)
 
     campaign = Campaign(
         name="one",

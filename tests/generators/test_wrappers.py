@@ -39,10 +39,10 @@ def test_the_cases_of_other_paths_are_what_they_were(path: str, index: int, case
 @pytest.mark.long
 def test_the_path_of_wrappers_draws_every_option_with_everything_else() -> None:
     drawn = [case_at(0, index, paths=("wrappers",), max_world_size=4) for index in range(150)]
-    seen = Counter(name for case in drawn for own in parts(case).values() for name in own)
-    options = {name.partition("=")[0] for name in seen if name.startswith("sharding ")}
+    counts = Counter(name for case in drawn for own in parts(case).values() for name in own)
+    options = {name.partition("=")[0] for name in counts if name.startswith("sharding ")}
     assert options == {f"sharding {name}" for name in Sharding.__struct_fields__}
-    assert min(seen["mixed_precision"], seen["distributed_checkpoint"]) > 10
+    assert min(counts["mixed_precision"], counts["distributed_checkpoint"]) > 10
     used = [feature for case in drawn for feature in case.training_features]
     assert 0 in [one.options["step"] for one in used if one.name == "distributed_checkpoint"]
     static = [case for case in drawn if case.replication.static_graph and case.training.accumulation > 1]

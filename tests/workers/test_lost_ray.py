@@ -129,13 +129,13 @@ def test_a_call_that_waits_is_cut_at_the_end_of_the_time() -> None:
 def test_a_run_in_flight_is_cut_and_its_worker_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with start.cluster(None, 1) as workers, ThreadPoolExecutor(1) as thread:
         pool = dispatch.Pool(workers)
-        team, taken = pool.team(DDP), list[Any]()
+        team, hired = pool.team(DDP), list[Any]()
         take, began = team.take, threading.Event()
 
         def taking() -> Any:  # noqa: ANN401  Ray gives actor handles no type
-            taken.append(take())
+            hired.append(take())
             began.set()
-            return taken[-1]
+            return hired[-1]
 
         monkeypatch.setattr(team, "take", taking)
         running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
@@ -146,8 +146,8 @@ def test_a_run_in_flight_is_cut_and_its_worker_is_not_used_again(monkeypatch: py
         with pytest.raises(NoTimeError):
             pool.execute(small_case(), DDP)
         with pytest.raises(ray.exceptions.RayActorError):
-            ray.get(taken[0].ready.remote(), timeout=60.0)
-        assert len(taken) == 1
+            ray.get(hired[0].ready.remote(), timeout=60.0)
+        assert len(hired) == 1
 
 
 def test_a_worker_is_free_again_where_the_time_ends_before_it_answers(

@@ -45,9 +45,9 @@ def test_the_plugin_behind_ours_is_the_one_of_the_requested_device(
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", requested)
     assert build.library().name == build.NAME
-    said = plugins.read_text()
-    assert f'{behind}"' in said
-    assert f"-DSHIM_ON_CARDS={on_cards}" in said
+    arguments = plugins.read_text()
+    assert f'{behind}"' in arguments
+    assert f"-DSHIM_ON_CARDS={on_cards}" in arguments
 
 
 @pytest.mark.usefixtures("plugins")
@@ -137,8 +137,8 @@ torch.zeros(2).to("tpu").cpu()
 @pytest.mark.xla
 @pytest.mark.skipif(gpu_count() > 0, reason="tests the message without a GPU")
 def test_torch_tpu_loads_the_plugin_and_requests_a_gpu() -> None:
-    found = "import jax_plugins.xla_cuda13"
-    if PYTHON is None or subprocess.run([PYTHON, "-c", found], check=False, capture_output=True).returncode:
+    plugin = "import jax_plugins.xla_cuda13"
+    if PYTHON is None or subprocess.run([PYTHON, "-c", plugin], check=False, capture_output=True).returncode:
         pytest.skip("no environment with torch_tpu that has jax-cuda13-pjrt")
     environment = {**os.environ, "PJRT_DEVICE": "CUDA", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

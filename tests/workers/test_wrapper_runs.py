@@ -139,16 +139,16 @@ def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:
 
 def test_a_kept_state_dict_of_uneven_shards_is_found_to_be_old() -> None:
     case = featured("kept_state_dict")
-    found = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))
-    assert found.divergences[0].check == "parameters"
+    compared = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))
+    assert compared.divergences[0].check == "parameters"
 
 
 def test_clipping_of_what_norms_learn_from_pieces_is_found() -> None:
     """Their gradients are partial sums, of which `clip_grad_norm_` of torch 2.9 takes another norm."""
     clipped = msgspec.structs.replace(CLASSES, clip_norm=0.03125)
     case = msgspec.structs.replace(REGIONS["sequence"], training=clipped)
-    found = compare(case, "torch_tp", "torch", oracle_trace(case), sandbox.run(case, "torch_tp"))
-    assert found.divergences[0].check == "parameters"
+    compared = compare(case, "torch_tp", "torch", oracle_trace(case), sandbox.run(case, "torch_tp"))
+    assert compared.divergences[0].check == "parameters"
 
 
 @pytest.mark.xla
@@ -182,8 +182,8 @@ def test_what_gloo_makes_of_strides_is_found(operation: str) -> None:
 @pytest.mark.parametrize("loss", ["log_softmax", "images"])
 def test_the_wrong_gradients_of_a_parallel_loss_are_found(loss: str) -> None:
     case = cut(Regions(loss=loss))  # type: ignore[arg-type]
-    found = compare(case, "torch_tp", "torch", oracle_trace(case), sandbox.run(case, "torch_tp"))
-    assert found.divergences[0].check == "gradients"
+    compared = compare(case, "torch_tp", "torch", oracle_trace(case), sandbox.run(case, "torch_tp"))
+    assert compared.divergences[0].check == "gradients"
 
 
 def test_a_static_graph_that_begins_without_sync_is_found() -> None:
@@ -202,8 +202,8 @@ def test_a_reader_of_torchs_that_confuses_uneven_pieces_is_found() -> None:
     outcome = sandbox.run(case, "torch_tp")
     assert isinstance(outcome, Trace)
     assert any("_S(" in kind for kind in outcome.events.misread)
-    found = compare(case, "torch_tp", "torch", oracle_trace(case), outcome)
-    assert [divergence.check for divergence in found.divergences] == ["full_tensor"]
+    compared = compare(case, "torch_tp", "torch", oracle_trace(case), outcome)
+    assert [divergence.check for divergence in compared.divergences] == ["full_tensor"]
 
 
 SEVERAL = a_sharded_case(

@@ -93,10 +93,10 @@ def session(
         joined = process_groups.local_session(
             member, lambda module: shard(case, module.to(member.device), member.mesh), partial(quiet, case)
         )
-        yield told(case, joined)
+        yield with_options(case, joined)
 
 
-def told(case: Case, session: "Session") -> "Session":
+def with_options(case: Case, session: "Session") -> "Session":
     """The session of `fully_shard` with the case's options."""
     factor = case.sharded_by.gradient_divide_factor
     return replace(session, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)

@@ -58,7 +58,7 @@ def session(
         joined = process_groups.local_session(
             member, partial(_place, member), partial(torch_fsdp.quiet, case) if sharded else _always
         )
-        joined = torch_fsdp.told(case, joined) if sharded else joined
+        joined = torch_fsdp.with_options(case, joined) if sharded else joined
         yield _with_classes_apart(joined) if case.cut_by.loss != "whole" and case.world_size > 1 else joined
 
 

@@ -75,8 +75,8 @@ def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
 )
 def kept_copy(session: Session, _case: Case, _rank: int) -> Session:
     """So that loading it takes updates back."""
-    right = kept_state_dict.taken
-    kept_state_dict.taken = lambda progress: {name: one.clone() for name, one in right(progress).items()}
+    right = kept_state_dict.state_of
+    kept_state_dict.state_of = lambda progress: {name: one.clone() for name, one in right(progress).items()}
     return session
 
 

@@ -20,9 +20,6 @@ BEFORE = "workers.own.before_imports"
 BEFORE_ORACLE = "workers.own.before_imports_of_oracle"
 """What a rank replaces before it imports the user's source, and what the oracle's rank replaces too."""
 
-FOLDERS = ("", "src")
-"""As `workers.own.loaded.ROOTS`."""
-
 
 def preload(case: Case, backend: str) -> tuple[str, ...]:
     """What a zygote imports for the ranks of a case beside its backend's `PRELOAD`; nothing for most cases.
@@ -59,5 +56,5 @@ def _names(texts: Mapping[str, str]) -> Iterator[str]:
 def _is_of_the_user(package: str, file: str) -> bool:
     """Whether the working directory has a module or package of this name."""
     here = Path.cwd()
-    folders = (*(here / folder for folder in FOLDERS), (here / file).parent)
+    folders = (*(here / folder for folder in sources.ROOTS), (here / file).parent)
     return any((folder / package).exists() or (folder / f"{package}.py").exists() for folder in folders)

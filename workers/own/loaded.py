@@ -25,9 +25,6 @@ from difftest.ground import sources
 from difftest.ground.errors import UsageError
 from workers.own import masks, recipes
 
-ROOTS = ("", "src")
-"""The folders of the working directory in which packages are looked for."""
-
 BATCH = "batch"
 """The function without which no file is imported."""
 
@@ -82,7 +79,7 @@ def found(place: str) -> tuple[Path, Path]:
     """
     here = Path.cwd().resolve()
     name = place.removesuffix(".py") if place.endswith(".py") else place.replace(".", "/")
-    for root in (here / folder for folder in ROOTS):
+    for root in (here / folder for folder in sources.ROOTS):
         for file in (root / f"{name}.py", root / name / "__init__.py"):
             if file.is_file() and file.resolve().is_relative_to(here):
                 return file.resolve(), root

@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from difftest.cases.recipe import BUILD, OFFLINE, Feed, Recipe
 from difftest.ground.errors import UsageError
-
-EXTRA = "models"
-"""The extra of this package that has the others."""
+from difftest.ground.installed import how_to_install
 
 
 @cache
@@ -40,7 +38,7 @@ def imported(package: str) -> Any:  # noqa: ANN401  a module
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        msg = f"{package} cannot be imported ({error}); `pip install 'difftest[{EXTRA}]'` installs it"
+        msg = f"{package} cannot be imported ({error}); `{how_to_install(package)}` installs it"
         raise UsageError(msg) from error
 
 

@@ -90,6 +90,11 @@ def own_options(command: Command) -> Command:
     return options(command)(command)
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a comma-separated list."""
+    return tuple(word.strip() for word in text.split(","))
+
+
 class Names(click.ParamType[tuple[str, ...]]):
     """A comma-separated list of plug-ins of one package."""
 
@@ -108,7 +113,7 @@ class Names(click.ParamType[tuple[str, ...]]):
         if isinstance(value, tuple):
             return value
         try:
-            return self._required(tuple(part.strip() for part in value.split(",")))
+            return self._required(listed(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -155,7 +160,7 @@ class FailOnWords(click.ParamType[tuple[str, ...]]):
         ctx: click.Context | None,
     ) -> tuple[str, ...]:
         """The words; wrong usage for another word, and for `never` beside one."""
-        words = value if isinstance(value, tuple) else tuple(word.strip() for word in value.split(","))
+        words = value if isinstance(value, tuple) else listed(value)
         for word in words:
             if word not in FAIL_ON:
                 allowed = ", ".join(map(repr, FAIL_ON))

@@ -42,13 +42,13 @@ def figures() -> Iterator[Figure]:
     planted = [one for one in chosen_defects("") if backends.load(one[1]).SIDE == "xla"]
     results = {f"{fault.name} on {name}": _finds(fault, name) for fault, name in planted}
     shown = [one for one in results.values() if one]
-    found = [sum(each) for each in zip(*shown, strict=True)]
-    words = f"of {len(shown)} planted faults {found[0]} as users compile, {found[1]} cheaply"
+    detected = [sum(each) for each in zip(*shown, strict=True)]
+    words = f"of {len(shown)} planted faults {detected[0]} as users compile, {detected[1]} cheaply"
     differ = [name for name, one in results.items() if one and one[0] != one[1]]
     words += f"; otherwise: {', '.join(differ)}" if differ else ""
     words += f"; {len(planted) - len(shown)} without a case" if len(shown) < len(planted) else ""
     for share in SHARES:
-        rate = _mixed(found, share) / _mixed(seconds, share) / (found[0] / seconds[0])
+        rate = _mixed(detected, share) / _mixed(seconds, share) / (detected[0] / seconds[0])
         yield Figure(
             f"{share:.0%} of cases compiled cheaply: planted faults per core hour ({words})", rate, 1.0
         )

@@ -229,12 +229,12 @@ def _fewer_layers(values: Plain, made: Plain) -> Plain:
 
 def _inputs(module: Any, config: Mapping[str, Any]) -> Iterator[tuple[Feed, ...]]:  # noqa: ANN401
     """What its forward may be fed: its main input, with labels where it takes them."""
-    taken = inspect.signature(module.forward).parameters
+    arguments = inspect.signature(module.forward).parameters
     for names in ((module.main_input_name,), ("input_ids", "pixel_values"), ("input_ids",)):
-        if not {*names} <= {*taken}:
+        if not {*names} <= {*arguments}:
             continue
         for feeds in itertools.product(*(_feeds(name, config) for name in names)):
-            if LABELS not in taken:
+            if LABELS not in arguments:
                 yield feeds
                 continue
             yield from ((*feeds, labels) for labels in _labels(config, feeds))

@@ -4,7 +4,9 @@ Equal to the same program in float64, which autocast leaves as it is, with the r
 forward and the backward pass and that of float32 in the update.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -16,31 +18,52 @@ from workers.training.perturb import Perturb
 
 NARROW = torch.bfloat16
 
+Forward: TypeAlias = Callable[..., Any]
+
 
 def hooks(_options: Options) -> Hooks:
     """Around the forward of the whole module."""
-    return Hooks(place=_place)
+    return narrowed(_under_autocast)
 
 
 def equal(_options: Options) -> Hooks:
     """The same; a run with simulated rounding rounds more until the update."""
-    return Hooks(
-        place=_place,
+    return simulated(narrowed(_under_autocast))
+
+
+def narrowed(around: Callable[[nn.Module], Forward]) -> Hooks:
+    """Puts a forward that computes in bfloat16 in the place of the module's; its output is float32 again."""
+
+    def place(module: nn.Module) -> nn.Module:
+        forward = around(module)
+
+        def casting(*inputs: Any) -> Any:  # noqa: ANN401  the module's
+            output = forward(*inputs)
+            return output.float() if output.dtype is NARROW else output
+
+        module.forward = casting
+        return module
+
+    return Hooks(place=place)
+
+
+def simulated(narrow: Hooks) -> Hooks:
+    """The same, where a run with simulated rounding rounds as bfloat16 until the update."""
+    return replace(
+        narrow,
         before=lambda _progress: simulate("bfloat16"),
         update=lambda _progress: simulate("float32"),
     )
 
 
-def _place(module: nn.Module) -> nn.Module:
+def _under_autocast(module: nn.Module) -> Forward:
     forward = module.forward
 
     def casting(inputs: torch.Tensor, *others: Any) -> Any:  # noqa: ANN401  the module's
         with torch.autocast(inputs.device.type, NARROW):
-            output = forward(inputs, *others)
-        return output.float() if output.dtype is NARROW else output
+            return forward(inputs, *others)
 
-    module.forward = casting
-    return module
+    return casting
 
 
 def simulate(dtype: Any) -> None:  # noqa: ANN401  the name of a dtype

@@ -7,7 +7,7 @@ nothing.
 from typing import Any
 
 from difftest.cases.features.kept_state_dict import Options
-from workers.training.features import Hooks, TrainingProgress
+from workers.training.features import Hooks, TrainingProgress, nothing
 
 
 def hooks(_options: Options) -> Hooks:
@@ -16,17 +16,15 @@ def hooks(_options: Options) -> Hooks:
 
     def before(progress: TrainingProgress) -> None:
         if progress.step == 0:
-            kept.update(taken(progress))
+            kept.update(state_of(progress))
 
     return Hooks(before=before, after=lambda progress: loaded(progress, kept))
 
 
-def equal(_options: Options) -> Hooks:
-    """Nothing happens."""
-    return Hooks()
+equal = nothing
 
 
-def taken(progress: TrainingProgress) -> dict[str, Any]:
+def state_of(progress: TrainingProgress) -> dict[str, Any]:
     """The module's state as it is now."""
     return progress.module.state_dict()
 

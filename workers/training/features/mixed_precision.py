@@ -12,34 +12,28 @@ from torch.nn.utils import stateless
 
 from difftest.cases.features.mixed_precision import Options
 from workers.training.features import Hooks
-from workers.training.features.autocast import NARROW, simulate
+from workers.training.features.autocast import NARROW, Forward, narrowed, simulated
 
 
 def hooks(_options: Options) -> Hooks:
     """Around the forward of the whole module."""
-    return Hooks(place=_place)
+    return narrowed(_with_copies)
 
 
 def equal(_options: Options) -> Hooks:
     """The same, which leaves float64 as it is; a run with simulated rounding rounds more until the update."""
-    return Hooks(
-        place=_place,
-        before=lambda _progress: simulate("bfloat16"),
-        update=lambda _progress: simulate("float32"),
-    )
+    return simulated(narrowed(_with_copies))
 
 
-def _place(module: nn.Module) -> nn.Module:
+def _with_copies(module: nn.Module) -> Forward:
     forward = module.forward
 
     def casting(inputs: torch.Tensor, *others: Any) -> Any:  # noqa: ANN401  the module's
         copies = {name: _narrow(one) for name, one in module.named_parameters()}
         with stateless._reparametrize_module(module, copies, tie_weights=True):  # noqa: SLF001  of functional_call
-            output = forward(_narrow(inputs), *others)
-        return output.float() if output.dtype is NARROW else output
+            return forward(_narrow(inputs), *others)
 
-    module.forward = casting
-    return module
+    return casting
 
 
 def _narrow(tensor: torch.Tensor) -> torch.Tensor:
