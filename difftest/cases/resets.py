@@ -8,6 +8,9 @@ from difftest.cases.case import Case, Data, Training
 
 CLIPPING = "training.clipping"
 
+PLAIN_STEPS = 2
+"""One more than shows whether anything was trained: a run may end after its first."""
+
 
 def resets(case: Case) -> Iterator[tuple[str, Case]]:
     """Every option that is not at its default, as `Case.option_resets` names it, and the case without it.
@@ -25,12 +28,12 @@ def resets(case: Case) -> Iterator[tuple[str, Case]]:
 def plain(case: Case) -> Case:
     """The case in the form in which a backend should agree if it works at all.
 
-    No option is off its default, and there is one step of plain numbers in float32. Model and layout stay.
+    No option is off its default, and there are `PLAIN_STEPS` of plain numbers in float32, one of what has no
+    optimizer. Model and layout stay.
     """
     while reset := next(resets(case), None):
         case = reset[1]
     loss, optimizer = case.training.loss, case.training.optimizer
     kept = optimizer if optimizer in {"none", "own"} else "sgd"
-    return msgspec.structs.replace(
-        case, training=Training(loss=loss, optimizer=kept), data=Data(batch=case.data.batch), dtype="float32"
-    )
+    training = Training(loss=loss, optimizer=kept, steps=1 if kept == "none" else PLAIN_STEPS)
+    return msgspec.structs.replace(case, training=training, data=Data(batch=case.data.batch), dtype="float32")

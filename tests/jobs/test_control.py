@@ -11,7 +11,7 @@ from difftest import cli
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.options import Replication, Spelling
-from difftest.cases.resets import plain, resets
+from difftest.cases.resets import PLAIN_STEPS, plain, resets
 from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.case_source import Drawing
@@ -48,8 +48,8 @@ def controls(out: Path) -> list[Observation]:
 
 
 def trained(case: Case) -> bool:
-    """A fault of every case that takes more than a step."""
-    return case.training.steps > 1
+    """A fault of every case that takes more steps than a control."""
+    return case.training.steps > PLAIN_STEPS
 
 
 def test_a_backend_that_met_faults_alone_is_right_where_it_agrees_in_the_control(
@@ -96,7 +96,7 @@ def test_two_backends_share_a_control(cluster: FakeCluster, tmp_path: Path) -> N
     assert sorted(line.backend for line in controls(tmp_path)) == ["ddp", "spmd"]
 
 
-def test_the_plain_form_has_no_option_and_one_step_of_plain_numbers() -> None:
+def test_the_plain_form_has_no_option_and_few_steps_of_plain_numbers() -> None:
     case = tensor_parallel_case(
         dtype="bfloat16",
         training=Training(steps=5, clip_norm=1.0, optimizer="adam", accumulation=2),
@@ -104,7 +104,8 @@ def test_the_plain_form_has_no_option_and_one_step_of_plain_numbers() -> None:
         replication=Replication(gradient_as_bucket_view=True),
         spelling=Spelling(unequal=True, optimizer_before=True),
     )
-    assert plain(case) == tensor_parallel_case(fed=Data(batch=4))
+    two = Training(steps=PLAIN_STEPS)
+    assert plain(case) == tensor_parallel_case(training=two, fed=Data(batch=4))
 
 
 @pytest.mark.parametrize("path", plugins.names("generators.paths"))
