@@ -18,7 +18,7 @@ from difftest.records.corpus import CASE, FINDING, SCRIPT
 from difftest.records.covered import Covered
 from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
-from reports import cells, tables
+from reports import cells, frame, tables
 from reports.covered import NOT_REACHED, sections
 from reports.page import compared, errors, head, history, spoken
 from reports.page.errors import of_runs
@@ -54,7 +54,7 @@ def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -
         an_observation(0, started=BEGAN.isoformat(), seconds=60.0),
         an_observation(1, started=(BEGAN + timedelta(hours=2)).isoformat(), seconds=300.0),
         diverging(2, a_finding().fingerprint),
-        an_observation(program.recorded, started=BEGAN.isoformat(), loss=head.PROGRAM_LOSS),
+        an_observation(program.recorded, started=BEGAN.isoformat(), loss=frame.PROGRAM_LOSS),
         an_observation(program.recorded + 1, started=BEGAN.isoformat()),
     ]
     a_corpus(tmp_path, *runs, findings=findings)
