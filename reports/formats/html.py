@@ -78,6 +78,10 @@ def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
         | {"findings": shown[Standing.UNKNOWN]},
         {"id": "understood", "title": "Understood, not reported", "open": True}
         | {"note": "a script shows each of them; no issue is known", "findings": shown[Standing.UNDERSTOOD]},
-        {"id": "known", "title": "Nothing to do", "note": "reported upstream, fixed, unstable or left open by torch"}
+        {
+            "id": "known",
+            "title": "Nothing to do",
+            "note": "reported upstream, fixed, unstable or left open by torch",
+        }
         | {"open": False, "findings": rest},
     ]
