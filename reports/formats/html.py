@@ -28,10 +28,11 @@ MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED = 12, 9
 
 def render(report: Report, file: BinaryIO) -> None:
     """Writes the page."""
-    arbiter = arbitrated(report.frame, report.findings)
+    arbiter, marks = arbitrated(report.frame, report.findings), history.marks(report)
     shown = {
         standing: [
-            shown_on_page(report, cause, arbiter.get(cause.finding.fingerprint, "")) for cause in causes
+            shown_on_page(report, cause, arbiter.get(cause.finding.fingerprint, ""), marks)
+            for cause in causes
         ]
         for standing, causes in report.groups.items()
     }
