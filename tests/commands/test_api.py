@@ -89,5 +89,6 @@ def test_help_shows_what_the_api_gives_and_no_machinery() -> None:
     assert "__getattr__" not in text
     for name in ("run(", "load(", "record(", "compare("):
         assert f"    {name}" in text, name
+    unknown = "nothing"
     with pytest.raises(AttributeError, match="module 'difftest' has no attribute 'nothing'"):
-        difftest.nothing  # noqa: B018
+        getattr(difftest, unknown)
