@@ -35,7 +35,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"ask"}),
         frozenset({"campaign", "installed"}),
         frozenset({"filing", "proof"}),
-        frozenset({"night"}),
+        frozenset({"night", "watch"}),
     ),
     "generators": (
         frozenset({"chances", "signatures"}),
