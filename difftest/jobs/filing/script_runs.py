@@ -36,6 +36,9 @@ REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
 """The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
 
 TRACEBACK = "Traceback (most recent call last)"
+_NO_PYTHON = re.compile(r"^(?:Syntax|Indentation|Tab)Error: ", re.MULTILINE)
+"""How a script ends that this Python cannot read, without a traceback."""
+
 DRIVER = """
 import runpy, sys
 from pathlib import Path
@@ -138,7 +141,7 @@ def concluded(text: str, status: int, out: str, log: str, raises: Sequence[str] 
     elif lines & {REPRODUCED, NOT_REPRODUCED}:
         shown, absent = REPRODUCED in lines, REPRODUCED not in lines
     else:
-        shown, absent = status == 0, status == 1 and TRACEBACK not in log
+        shown, absent = status == 0, status == 1 and not (TRACEBACK in log or _NO_PYTHON.search(log))
     return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 

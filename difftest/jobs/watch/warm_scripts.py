@@ -4,6 +4,7 @@ A script in a fork takes a second, and one that imports torch by itself 5 to 10.
 always shown by a script that ran alone, as a maintainer runs it.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from difftest.ground.inherited import by_scripts
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.filing.known_script import KnownScript
-from difftest.jobs.filing.script_runs import concluded
+from difftest.jobs.filing.script_runs import SECONDS, concluded
 from difftest.jobs.watch.script_states import ScriptState, state_of, state_on
 from difftest.jobs.watch.warm_python import EndedError, WarmPython, warm_python
 from difftest.records.finding import State
@@ -35,9 +36,12 @@ WARM_SECONDS = 60
 class WarmScripts:
     """The scripts of one Python, with the variables that all of them have."""
 
-    def __init__(self, python: str, variables: Mapping[str, str], folder: Path, stack: ExitStack) -> None:
-        """`folder` is for what they print; `stack` ends the warm Pythons."""
-        self._python, self._variables, self._folder, self._stack = python, variables, folder, stack
+    def __init__(
+        self, python: str, variables: Mapping[str, str], seconds: float, folder: Path, stack: ExitStack
+    ) -> None:
+        """`folder` is for what they print; `stack` ends the warm Pythons. A script may take `seconds`."""
+        self._python, self._variables, self._seconds = python, variables, seconds
+        self._folder, self._stack = folder, stack
         self._warm: dict[str, WarmPython | None] = {}
 
     def state(self, script: KnownScript, expected: State | None) -> ScriptState | None:
@@ -47,7 +51,7 @@ class WarmScripts:
         """
         if expected is not None and (quick := self._forked(script)) and quick.state == expected:
             return quick
-        return state_on(self._python, script, self._variables)
+        return state_on(self._python, script, self._variables, self._seconds)
 
     def _forked(self, script: KnownScript) -> ScriptState | None:
         """What the script says in a fork of a warm Python; None where it needs one of its own."""
@@ -64,7 +68,7 @@ class WarmScripts:
         file = self._folder / "script.py"
         file.write_text(script.text)
         try:
-            status, output = warm.run(file, WARM_SECONDS)
+            status, output = warm.run(file, math.ceil(min(WARM_SECONDS, self._seconds)))
         except EndedError:  # it cannot import what the scripts need, say: each says that by itself
             self._warm[word] = None
             return None
@@ -73,7 +77,9 @@ class WarmScripts:
 
 
 @contextmanager
-def warm_scripts(python: str, variables: Mapping[str, str]) -> Iterator[WarmScripts]:
-    """Runs scripts with `python`, until the context ends."""
+def warm_scripts(
+    python: str, variables: Mapping[str, str], seconds: float = SECONDS
+) -> Iterator[WarmScripts]:
+    """Runs scripts with `python`, until the context ends; each may take `seconds`."""
     with own_folder("watch") as folder, ExitStack() as stack:
-        yield WarmScripts(python, variables, folder, stack)
+        yield WarmScripts(python, variables, seconds, folder, stack)
