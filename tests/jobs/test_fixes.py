@@ -103,12 +103,12 @@ def test_neighbours_differ_in_one_thing_each_and_are_valid() -> None:
     case = Case.from_json(FIXED.examples[0].case)
     near = neighbours(case, 12)
     assert len({one.case.id for one in near} | {case.id}) == len(near) + 1
-    assert {one.kind for one in near} >= {"dtype", "mesh"}
+    assert {one.kind for one in near} >= {"dtype", "ranks"}
     for one in near:
         assert Case.from_json(one.case.to_json()) == one.case
         if one.kind == "dtype":
             assert one.case.layout == case.layout
-        if one.kind == "shape":
+        if one.kind == "size":
             assert one.case.layout.mesh == case.layout.mesh
     assert neighbours(case, 3) == near[:3]
 

@@ -13,10 +13,10 @@ from difftest.jobs.ask.capacity import is_runnable
 from difftest.reduce.candidate import Candidate, tried
 from difftest.reduce.simplifications import data, programs, sizes
 
-RANKS = (2, 3, 4)
+AXIS_SIZES = (2, 3, 4)
 """Sizes of a mesh axis to try: two that cut most dims evenly, and one that does not."""
 
-DTYPE, MESH, PLACEMENT, SHAPE = "dtype", "mesh", "placement", "shape"
+DTYPE, RANKS, PLACEMENT, SIZE = "dtype", "ranks", "placement", "size"
 
 
 class Neighbour(NamedTuple):
@@ -30,9 +30,9 @@ class Neighbour(NamedTuple):
 def neighbours(case: Case, most: int) -> tuple[Neighbour, ...]:
     """So many cases near `case` that this machine can run, kinds of changes in turn."""
     kinds: Sequence[tuple[str, Callable[[Case], Iterator[Candidate]]]] = (
-        (SHAPE, _shapes),
+        (SIZE, _sizes),
         (PLACEMENT, _placements),
-        (MESH, _meshes),
+        (RANKS, _meshes),
         (DTYPE, _dtypes),
     )
     each = [[Neighbour(kind, *made) for made in make(case)] for kind, make in kinds]
@@ -50,7 +50,7 @@ def _meshes(case: Case) -> Iterator[Candidate]:
     """Another number of ranks on one axis."""
     axes = case.layout.mesh.axes
     for place, (name, size) in enumerate(axes):
-        for ranks in RANKS:
+        for ranks in AXIS_SIZES:
             if ranks != size:
                 mesh = Mesh((*axes[:place], (name, ranks), *axes[place + 1 :]))
                 yield from tried(f"{ranks} ranks on {name}", partial(_with_layout, case, mesh=mesh))
@@ -69,7 +69,7 @@ def _placements(case: Case) -> Iterator[Candidate]:
                 yield from tried(words, partial(_with_layout, case, parameters=parameters))
 
 
-def _shapes(case: Case) -> Iterator[Candidate]:
+def _sizes(case: Case) -> Iterator[Candidate]:
     """Smaller operands, widths and batches."""
     simplify = chain(programs.SIMPLIFICATIONS, sizes.SIMPLIFICATIONS, data.SIMPLIFICATIONS)
     for words, made in (candidate for simplification in simplify for candidate in simplification(case)):
