@@ -35,7 +35,8 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"ask"}),
         frozenset({"campaign", "installed"}),
         frozenset({"filing", "proof"}),
-        frozenset({"night"}),
+        frozenset({"night", "watch"}),
+        frozenset({"fixes"}),
     ),
     "generators": (
         frozenset({"chances", "signatures"}),
@@ -71,7 +72,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"covered", "draft", "report"}),
         frozenset({"page"}),
         frozenset({"formats"}),
-        frozenset({"write"}),
+        frozenset({"watch", "write"}),
     ),
 }
 """The folders and modules directly inside a package, lowest floor first: the same rule holds for them."""

@@ -36,6 +36,9 @@ REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
 """The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
 
 TRACEBACK = "Traceback (most recent call last)"
+_NO_PYTHON = re.compile(r"^(?:Syntax|Indentation|Tab)Error: ", re.MULTILINE)
+"""How a script ends that this Python cannot read, without a traceback."""
+
 DRIVER = """
 import runpy, sys
 from pathlib import Path
@@ -108,19 +111,29 @@ def ending_at(end: float) -> Iterator[None]:
 
 
 def run_script(
-    text: str, seconds: float = SECONDS, python: str = sys.executable, raises: Sequence[str] = ()
+    text: str,
+    seconds: float = SECONDS,
+    python: str = sys.executable,
+    raises: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> ScriptRun:
     """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive.
 
-    With `raises`, the fault is there where the script ends by an exception or a crash and says one of these
-    texts, and it is not there where the script ends with status 0.
+    It has `variables` beside those that every script inherits. With `raises`, the fault is there where the
+    script ends by an exception or a crash and says one of these texts, and it is not there where the script
+    ends with status 0.
     """
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([python, str(file)], folder, {}, seconds)
+        status, out, log = _execute([python, str(file)], folder, variables or {}, seconds)
     if status is None:
         return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
+    return concluded(text, status, out, log, raises)
+
+
+def concluded(text: str, status: int, out: str, log: str, raises: Sequence[str] = ()) -> ScriptRun:
+    """What a script that ended with `status` says of its fault; `out` and `log` are what it printed."""
     output = out if status == 0 else out + log
     lines = set(out.splitlines())
     if raises:
@@ -128,7 +141,7 @@ def run_script(
     elif lines & {REPRODUCED, NOT_REPRODUCED}:
         shown, absent = REPRODUCED in lines, REPRODUCED not in lines
     else:
-        shown, absent = status == 0, status == 1 and TRACEBACK not in log
+        shown, absent = status == 0, status == 1 and not (TRACEBACK in log or _NO_PYTHON.search(log))
     return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 
