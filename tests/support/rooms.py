@@ -21,7 +21,12 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"judge": ("difftest.judge",)},
     {"records": ("difftest.records",)},
     {"campaign": ("difftest.campaign",)},
-    {"findings": ("difftest.findings",), "reduce": ("difftest.reduce",), "runs": ("difftest.runs",)},
+    {
+        "findings": ("difftest.findings",),
+        "passes": ("difftest.passes",),
+        "reduce": ("difftest.reduce",),
+        "runs": ("difftest.runs",),
+    },
     {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
     {"jobs": ("difftest.jobs",)},
     {"commands": ("difftest.commands",)},

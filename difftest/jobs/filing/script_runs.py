@@ -131,7 +131,7 @@ def run_script(
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([python, str(file)], folder, variables or {}, seconds)
+        status, out, log = execute([python, str(file)], folder, variables or {}, seconds)
     if status is None:
         shown = ending is not None and ending.hangs
         return ScriptRun(text=text, shown=shown, output=f"not finished after {seconds:g} s\n")
@@ -167,7 +167,7 @@ def keep_graphs(
         dump.mkdir()
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_as_text"}
-        _execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
+        execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
         dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
         kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)
@@ -184,13 +184,13 @@ def compiled_hlo(text: str, python: str = sys.executable) -> str:
         file = folder / "reproducer.py"
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={folder} {HLO_FLAGS}"}
-        _execute([python, str(file)], folder, flags, SECONDS)
+        execute([python, str(file)], folder, flags, SECONDS)
         graphs = sorted(folder.glob("*.before_optimizations.txt"))
         text = _ORIGINS.sub("", graphs[-1].read_text()) if graphs else ""
         return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _execute(
+def execute(
     command: list[str], folder: Path, more: Mapping[str, str], seconds: float
 ) -> tuple[int | None, str, str]:
     """Exit status, standard output and standard error; the status is None when the time ran out.
