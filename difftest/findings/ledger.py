@@ -180,6 +180,16 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
         return next((entry for entry in quarantines if entry.covers(case)), None)
 
+    def about(self, backend: str, case: Case, today: date) -> int:
+        """How many entries that count `today` are about a backend and something that a case has."""
+        actual = facts(case)
+        ours = (
+            entry
+            for entry in self.counting(today)
+            if entry.where and fnmatchcase(entry.written(backend), entry.backend)
+        )
+        return sum(entry.covers(case, actual=actual) for entry in ours)
+
     def never_worked(self, shown: Mapping[str, Divergence], today: date) -> dict[str, str]:
         """The issues of faults that end every run of their backend, by the fingerprints of what was shown."""
         always = [entry for entry in self.counting(today) if entry.always]
