@@ -19,8 +19,8 @@ from difftest.findings import faults
 from difftest.findings.faults import NEWEST, KnownFault
 from difftest.findings.flips import Tried
 from difftest.ground.errors import InfrastructureError, UsageError
-from difftest.jobs.installed import index
 from difftest.jobs.filing.known_script import KnownScript
+from difftest.jobs.installed import index
 from difftest.jobs.watch import warm_scripts, watch
 from difftest.jobs.watch.case_states import CaseState
 from difftest.jobs.watch.journal import FILE
