@@ -178,7 +178,7 @@ def test_a_finding_of_an_earlier_version_names_the_script_as_it_is_called_now(de
 def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is_one(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, installed: bool
 ) -> None:
-    where = made_environments.home() / "torchax"
+    where = made_environments.home() / "jax"
     if installed:
         where.mkdir(parents=True)
         (where / made_environments.COMPLETE).touch()
@@ -206,4 +206,4 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     made._keep(Filing.of(subject, Ledger()), shown)  # noqa: SLF001
     assert asked == ([(where / "bin" / "python", 5)] if installed else [])
     assert corpus.finding(desk.folder.name).evidence.get("replayed", "").startswith("diverges") == installed
-    assert ("environments make torchax" in desk.lines[-1]) != installed
+    assert ("environments make jax" in desk.lines[-1]) != installed

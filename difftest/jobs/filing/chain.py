@@ -35,7 +35,7 @@ Say: TypeAlias = Callable[[str], None]
 
 
 COMPILER_TRACKER = "openxla"
-NEWEST_XLA = "torchax"
+NEWEST_XLA = "jax"
 """The environment (`difftest environments make`) with the newest jaxlib."""
 
 
