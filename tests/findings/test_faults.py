@@ -206,6 +206,18 @@ NO_RULE = "NotImplementedError: 'aten.x does not have a sharding strategy regist
 """How a script ends where DTensor refuses the operator by now."""
 
 
+OF_RANK = "Traceback ...\ntorch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with"
+"""How the parent of a rank ends that has left with a status."""
+
+
+def test_a_rank_that_leaves_with_status_1_says_that_the_fault_is_not_there() -> None:
+    for status, raises, state in ((1, (), "fixed"), (3, (), "unclear"), (1, ("it is odd",), "unclear")):
+        run = ScriptRun(text="", shown=False, output=f"expected 1\n{OF_RANK} exit code {status}\n")
+        result = state_of(run, KnownScript(text="", raises=raises))
+        assert result
+        assert result.state == state
+
+
 @pytest.mark.parametrize(
     ("run", "state"),
     [

@@ -1,5 +1,6 @@
 """`difftest validate`: cases near a fault's, where a fix is, and the verdict on it."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from difftest.ground.errors import UsageError
 from difftest.jobs.fixes import fault_cases, replacement
 from difftest.jobs.fixes.neighbours import neighbours
 from difftest.jobs.fixes.verdict import CASE, COUNTEREXAMPLE, NEIGHBOUR, Fix, Outcome, Pair, Role, validated
+from difftest.jobs.installed import index
 from difftest.jobs.watch.case_states import CaseState
 
 FIXED = next(fault for fault in read_faults() if fault.releases.get("2.15.0") == "fixed" and fault.examples)
@@ -182,6 +184,22 @@ def test_a_patch_changes_python_files_of_packages_alone(home: Path, tmp_path: Pa
     patch.write_text(PATCH.replace("pack/code.py", name).replace("b//", "/"))
     with pytest.raises(UsageError, match="allowed: Python files of packages"):
         replacement.environment(str(patch), "old", print)
+
+
+def test_a_wheel_takes_the_place_of_its_package(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[tuple[str, ...]]()
+    monkeypatch.setattr(replacement, "make", lambda _, requirements: made.append(tuple(requirements)))
+    monkeypatch.setattr(replacement, "everything", lambda chosen: chosen.requirements)
+    monkeypatch.setattr(index, "releases", lambda *_: ())
+    wheel = tmp_path / "torch_xla-2.10.0+fixed-cp311-cp311-linux_x86_64.whl"
+    wheel.write_bytes(b"a wheel")
+    name = replacement.environment(str(wheel), "", lambda _: None)
+    assert made[0][:2] == ("torch==2.10.0", str(wheel))
+    assert re.fullmatch("torch_xla_2.10.0_[0-9a-f]{8}", name)
+    with pytest.raises(UsageError, match="cannot be used"):
+        replacement.environment(str(tmp_path / "torch.whl"), "", print)
 
 
 def test_a_fix_is_an_environment_this_python_or_something_that_is_named(home: Path) -> None:

@@ -3,11 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -16,8 +19,10 @@ from difftest.findings import faults
 from difftest.findings.faults import NEWEST, KnownFault
 from difftest.findings.flips import Tried
 from difftest.ground.errors import InfrastructureError, UsageError
+from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.installed import index
 from difftest.jobs.watch import warm_scripts, watch
+from difftest.jobs.watch.case_states import CaseState
 from difftest.jobs.watch.journal import FILE
 from difftest.jobs.watch.places import Place
 from difftest.jobs.watch.releases import Release, in_file, in_index, newer, parsed
@@ -182,6 +187,42 @@ def test_the_files_say_what_broke_and_the_status_is_1(
     page = (out / "index.html").read_text()
     assert "torch 2.16.0 breaks" in page
     assert "<td>3</td>" in page
+
+
+def test_cases_run_on_the_newest_release_of_the_list_too_and_are_compared(
+    tmp_path: Path, places: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_case = next(one for one in faults.read_faults() if one.name == "conv3d_on_dtensor")
+    states = {
+        "": CaseState(state="fixed"),
+        "new": CaseState(state="alive", shown="torch_dtensor-a-b-00000000"),
+    }
+
+    @contextmanager
+    def no_cluster(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(cut_at=lambda _: None, campaign=lambda *_: None)
+
+    def place(release: Release, *_: object) -> Place:
+        places.append(release)
+        return Place(python=sys.executable, environment="new" if release == NEW else "")
+
+    monkeypatch.setattr(watch, "on_cluster", no_cluster)
+    monkeypatch.setattr(watch, "until", lambda campaign, _: campaign)
+    monkeypatch.setattr(watch, "oracle_once", lambda campaign: campaign)
+    monkeypatch.setattr(watch, "place", place)
+    monkeypatch.setattr(watch, "case_state", lambda _, __, backend: states[backend.partition("@")[2]])
+    fault = msgspec.structs.replace(with_case, releases={"2.9.0": "alive", "2.15.0": "alive"})
+    alone = KnownScript(text="print('expected 1, actual 2')")
+    monkeypatch.setattr(watch, "script_of", lambda _: alone)
+    request = watch.Watch(folder=tmp_path, releases=(NEW,), faults=[fault], sample=1, say=lambda _: None)
+    result = watch.watch(request)
+    assert [str(one) for one in places] == ["torch 2.16.0", "torch 2.15.0"]
+    assert [(str(flip.became), flip.before.release) for flip in result.flips] == [("broken", "2.15.0")]
+    scripts = [(one.release, one.state) for one in result.tried if one.kind == "script"]
+    assert scripts == [("2.15.0", "alive"), ("2.16.0", "alive")], (
+        "the list has what the scripts say before it"
+    )
+    assert result.flips[0].after.words == "differs: torch_dtensor-a-b-00000000"
 
 
 def test_the_releases_to_try_are_newer_than_the_list_and_of_nightly_builds_the_last() -> None:

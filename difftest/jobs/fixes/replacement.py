@@ -59,7 +59,7 @@ def _of_wheel(file: Path, say: Callable[[str], None]) -> str:
     except (InvalidWheelFilename, OSError) as error:
         msg = f"wheel {str(file)!r} cannot be used: {error}"
         raise UsageError(msg) from error
-    name, chosen = of_release(parsed(f"{package.replace('-', '_')}=={version}").recipe, str(version))
+    name, chosen = of_release(parsed(f"{package.replace('-', '_')}=={version.public}").recipe, version.public)
     called = f"{name}_{sha256(content).hexdigest()[:DIGEST_LENGTH]}"
     own = f"{package.replace('-', '_')}=="
     requirements = tuple(

@@ -1,5 +1,6 @@
 """What the script of a known fault says of the packages of some Python: alive, fixed or unclear."""
 
+import re
 import subprocess
 from collections.abc import Mapping
 
@@ -19,6 +20,9 @@ NEEDS_GPU = "needs a GPU"
 
 NO_RULE = "does not have a sharding"
 """What DTensor says of an operator without a rule: what failed before is fixed, as this is another fault."""
+
+RANK_PASSES = re.compile(r"ProcessExitedException: process \d+ terminated with exit code 1\s*$")
+"""How the parent ends whose ranks say by status 1 that the fault is not there; one that raises is named."""
 
 MOST_NOTE = 200
 """Characters kept of the line that says how a script failed."""
@@ -60,7 +64,8 @@ def state_of(run: ScriptRun, script: KnownScript) -> ScriptState | None:
         return None
     if run.shown:
         return ScriptState(state="alive")
-    fixed = run.absent or NOT_THERE in run.output or (bool(script.raises) and NO_RULE in run.output)
+    by_rank = NO_RULE in run.output if script.raises else RANK_PASSES.search(run.output)
+    fixed = run.absent or NOT_THERE in run.output or by_rank
     return ScriptState(state="fixed") if fixed else ScriptState(state="unclear", note=last_line(run.output))
 
 

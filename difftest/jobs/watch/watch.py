@@ -78,7 +78,9 @@ def watch(request: Watch) -> Watched:
     try:
         with ending_at(request.end):
             for release in sorted(request.releases, key=lambda one: (one.package, age(one.version))):
-                _one(request, journal, watched, release)
+                _one(request, journal, watched, release, tuple(_scripts(request.faults, release)))
+            for release in _known_before(request):
+                _one(request, journal, watched, release, ())
     except NoTimeError:
         watched.left = True
     watched.tried = (*_before(request, journal), *journal.tried)
@@ -86,9 +88,24 @@ def watch(request: Watch) -> Watched:
     return watched
 
 
-def _one(request: Watch, journal: Journal, watched: Watched, release: Release) -> None:
-    """Everything of one release."""
-    scripts = [one for one in _scripts(request.faults, release) if _key(one.tried) not in journal]
+def _known_before(request: Watch) -> Iterator[Release]:
+    """The newest release of each package that the list knows before those that are watched.
+
+    What scripts say of it is in the list; cases run on it, so that there is something to compare with.
+    """
+    for package in sorted({release.package for release in request.releases} if request.sample else ()):
+        first = min(age(release.version) for release in request.releases if release.package == package)
+        there = {age(one.release): one.release for one in listed(request.faults) if one.package == package}
+        newest = max((key for key in there if key < first), default=None)
+        if newest is not None:
+            yield Release(package=package, version=there[newest])
+
+
+def _one(
+    request: Watch, journal: Journal, watched: Watched, release: Release, every: Sequence["_Script"]
+) -> None:
+    """The scripts `every` and the cases of one release."""
+    scripts = [one for one in every if _key(one.tried) not in journal]
     cases = [one for one in _cases(request, release) if _key(_of_case(release, one)) not in journal]
     if not (scripts or cases):
         return
@@ -226,8 +243,8 @@ def _as_of_now(tried: Tried, state: State, note: str, shown: str = "") -> Tried:
 def _before(request: Watch, journal: Journal) -> Iterator[Tried]:
     """What the list says of the newest release before the first that was tried, of each package."""
     every = tuple(listed(request.faults))
-    there = {(one.package, one.release) for one in journal.tried}
-    for package in {one.package for one in journal.tried}:
+    there = {(one.package, one.release) for one in journal.tried if one.kind == "script"}
+    for package in {package for package, _ in there}:
         first = min((age(release) for name, release in there if name == package), default=())
         earlier = {age(one.release): one.release for one in every if one.package == package}
         newest = max((key for key in earlier if key < first), default=None)
