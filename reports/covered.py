@@ -85,7 +85,7 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     if not coverage.sides():
         return
     compared = "What comparisons with a verdict reached"
-    dash = "A dash stands where nothing is counted."
+    dash = "A dash: not counted."
     dispatched = f"{compared}: what each side's dispatcher was given. {dash}"
     yield Section(COVERAGE, dispatched, summary(coverage, entries))
     yield Section(
@@ -135,4 +135,6 @@ def _few(one: Unreached) -> str:
     """The first of the names that users of torch know, and how many more there are."""
     public = [name for name in one.names if not name.startswith("_")][:MOST_NAMES]
     more = len(one.names) - len(public)
-    return ", ".join((*public, *([f"{more} more" if public else f"{more} internal ones"] if more else [])))
+    return ", ".join(
+        (*public, *([f"{more} more" if public else f"{more} internal operators"] if more else []))
+    )

@@ -25,7 +25,7 @@ from reports.report import Report
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
 
-UNDECIDED_MEANS = "undecided: there is no such run, or it failed in another way or said nothing"
+UNDECIDED_MEANS = "undecided: it did not run, failed differently or gave no verdict"
 
 TEXTS = 800_000
 """The most characters of all details and logs; of many findings, each has a smaller share."""

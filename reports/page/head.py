@@ -60,7 +60,9 @@ def _work(report: Report) -> list[Count]:
     cases, more = report.sizes
     seconds = elapsed(runs)
     return [
-        Count(f"{cases:,}" + (f" + {more:,}" if more else ""), "cases + programs" if more else "cases"),
+        Count(f"{cases:,} + {more:,}", "cases + programs")
+        if cases and more
+        else Count(f"{more or cases:,}", "programs" if more else "cases"),
         Count(f"{len(runs):,}", "runs"),
         *([] if seconds is None else [Count(duration(seconds), "from first to last run")]),
     ]
