@@ -119,9 +119,11 @@ def test_the_projects_ledger_hides_little_of_any_backend_and_check(generated_cas
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", ["blocks", "features", "modules", "operators"])
-def test_the_projects_ledger_hides_little_on_the_paths_that_must_be_named(path: str) -> None:
-    drawn = (case_at(5, index, paths=(path,)) for index in range(COUNT))
+@pytest.mark.parametrize(
+    ("path", "count"), [("blocks", COUNT), ("features", COUNT), ("modules", 2000), ("operators", 2000)]
+)
+def test_the_projects_ledger_hides_little_on_the_paths_that_must_be_named(path: str, count: int) -> None:
+    drawn = (case_at(5, index, paths=(path,)) for index in range(count))
     able = (
         (case, [name for name, one in all_backends().items() if not one.unsupported(case)]) for case in drawn
     )

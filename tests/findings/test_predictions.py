@@ -276,6 +276,14 @@ def test_the_momentum_of_a_norm_is_that_of_its_block(momentum: float) -> None:
         assert load("biased_variance").predicts(run, (0, Stage.UPDATE, name)) is fits
 
 
+@pytest.mark.parametrize(("name", "initial"), [("0.norm.running_mean", 0.0), ("0.norm.running_var", 1.0)])
+def test_kept_statistics_are_as_they_were_initially(name: str, initial: float) -> None:
+    kept, truth = np.full(4, initial), np.array([0.25, 0.5, 0.75, 1.25])
+    for value, fits in ((kept, True), (kept + 1e-3, False), (2 * truth, False), (np.full(4, 0.5), False)):
+        run = measure_run(NORMED, "backend", "side", one_buffer(name, truth), one_buffer(name, value))
+        assert load("kept_statistics").predicts(run, (0, Stage.UPDATE, name)) is fits
+
+
 def one_buffer(name: str, value: Floats) -> Trace:
     """A trace of one step that has one buffer alone."""
     key = (Stage.UPDATE, name)
