@@ -14,8 +14,9 @@ import torch
 from torch import distributed, nn
 
 from difftest.ground.installed import COMPUTING, versions
+from difftest.runs.align import path_of
 from difftest.runs.layout import Environment, Module
-from workers.runs.hooks import named, path_of
+from workers.runs.hooks import named
 from workers.runs.placing import Batch, is_dtensor
 
 PACKAGES = (*COMPUTING, "numpy", "triton", "transformers", "accelerate", "lightning", "torchtitan")

@@ -6,7 +6,6 @@ of what `torch.compile` compiles nothing is recorded, since additional results w
 
 import dataclasses
 import fnmatch
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,20 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from difftest.runs import layout
+from difftest.runs.align import path_of
 from workers.runs.collecting import DIGEST, LOSS, Collected, counted, digest
-
-WRAPPERS = re.compile(
-    r"(?:^|(?<=\.))(?:_orig_mod|module|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?:\.|$)"
-)
-"""The parts of names that wrappers add."""
 
 MOST_LEAVES = 4
 """How many tensors of a module's output are recorded."""
-
-
-def path_of(name: str) -> str:
-    """A module's or parameter's name without the parts that wrappers add."""
-    return WRAPPERS.sub("", name).rstrip(".")
 
 
 def in_backward() -> bool:

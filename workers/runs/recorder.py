@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from difftest.ground.errors import UsageError
 from difftest.runs import layout
+from difftest.runs.align import path_of
 from difftest.runs.comparison import Place
 from workers.runs.checking import State, check
 from workers.runs.collecting import DIGEST, LOSS, Collected, counted, finite, hashes
 from workers.runs.environment import averages, data_parallel, environment, world
-from workers.runs.hooks import Watch, path_of
+from workers.runs.hooks import Watch
 from workers.runs.perturbing import Noise
 from workers.runs.placing import Batch
 from workers.runs.writing import Writer

@@ -35,7 +35,7 @@ def compare_runs(
     if len(folders) != 2:  # noqa: PLR2004  a pair
         msg = f"{len(folders)} recorded runs are given; two are compared (further ones with --noise)"
         raise UsageError(msg)
-    comparison = compare(folders[0], folders[1], noise=noise, names=_names(names))
+    comparison = compare(folders[0], folders[1], noise=noise, names=names_of(names))
     if out:
         from reports.page.runs import FILENAME, render
 
@@ -51,7 +51,8 @@ def compare_runs(
     return comparison.status
 
 
-def _names(given: Sequence[str]) -> dict[str, str]:
+def names_of(given: Sequence[str]) -> dict[str, str]:
+    """The names of the second run, or checkpoint, by those of the first."""
     names = {}
     for text in given:
         first, equals, second = text.partition("=")
