@@ -8,6 +8,7 @@ from difftest.runs.comparison import DATA, EQUAL, Comparison, Place, Setting
 STAGES = {
     "start": "before the first step",
     "output": "forward",
+    "buffer": "forward",
     "loss": "forward",
     "output gradient": "backward",
     "gradient": "backward",
@@ -73,6 +74,7 @@ def follows(comparison: Comparison) -> str:
     names = {
         "start": "parameters before the first step",
         "output": "outputs",
+        "buffer": "buffers",
         "output gradient": "gradients of outputs",
         "gradient": "gradients of parameters",
         "updated": "updated parameters",
