@@ -6,6 +6,7 @@ from typing import Annotated
 import click
 
 from difftest.commands import Group
+from difftest.ground.errors import UsageError
 from difftest.jobs.ask.options import Json, option, own_options
 from difftest.jobs.campaign.run_pairs import names_of
 from difftest.jobs.screen.output import print_json
@@ -48,6 +49,10 @@ def command(
     """
     from workers.checkpoints import read
 
+    for path in noise:
+        if path.resolve() in (first.resolve(), second.resolve()):
+            msg = f"--noise is {str(path)!r}, which is compared; give the checkpoint of another repetition"
+            raise UsageError(msg)
     repetitions = [read(path) for path in noise]
     comparison = compare_checkpoints(read(first), read(second), noise=repetitions, names=names_of(name))
     if as_json:

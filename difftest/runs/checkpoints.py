@@ -4,8 +4,10 @@ The noise is measured where a checkpoint of a repetition with rounding-size nois
 is a bound: what rounding may do in one step. Whatever reads checkpoints gives them as `Checkpoint`.
 """
 
+import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -169,30 +171,32 @@ class _Aligned:
         )
 
 
-_STATE = re.compile(r"(?:.*\.)?(?:state|optimizer_states\.\d+\.state)\.(?P<key>.+)\.(?P<kind>\w+)")
+_STATE = re.compile(rf"(?P<head>.*\bstate\.)(?P<key>.+)\.(?P<kind>{'|'.join((*OPTIMIZER, 'step'))})")
 """The name of an optimizer's tensor; `key` is a number or the parameter's name."""
 
 
 def _states(tensors: Mapping[str, About]) -> dict[str, str]:
-    """The optimizer's tensors by parameter, whichever way the optimizer counts or names these."""
+    """The optimizer's tensors by parameter, whichever way the optimizer counts or names these.
+
+    Those of several optimizers keep their names.
+    """
     matches = {name: match for name in tensors if (match := _STATE.fullmatch(name))}
     keyed = {name: match["key"] for name, match in matches.items()}
-    models = [name for name in tensors if name not in keyed]
-    if numbers := sorted({int(key) for key in keyed.values() if key.isdecimal()}):
-        shapes = {
-            int(keyed[name]): tensors[name].shape
-            for name in keyed
-            if keyed[name].isdecimal() and tensors[name].shape
-        }
-        by_number, left = {}, iter(models)
-        for number in numbers:  # parameters are counted in the order of the model, which has buffers too
-            by_number[str(number)] = next(
-                (one for one in left if tensors[one].shape == shapes.get(number, tensors[one].shape)), ""
-            )
-        if all(by_number.values()):
-            keyed = {name: by_number.get(key, key) for name, key in keyed.items()}
+    numbers = sorted({int(key) for key in keyed.values() if key.isdecimal()})
+    shapes = {
+        int(key): tensors[name].shape
+        for name, key in keyed.items()
+        if key.isdecimal() and tensors[name].shape
+    }
+    by_number, left = {}, iter([name for name in tensors if name not in keyed])
+    for number in numbers:  # parameters are counted in the order of the model, which has buffers too
+        by_number[str(number)] = next((one for one in left if tensors[one].shape == shapes.get(number)), "")
+    if all(by_number.values()):
+        keyed = {name: by_number.get(key, key) for name, key in keyed.items()}
     cut = len(_common({path_of(key) for key in keyed.values()}))
-    return {f"{path_of(key)[cut:]} {matches[name]['kind']}": name for name, key in keyed.items()}
+    states = {f"{path_of(key)[cut:]} {matches[name]['kind']}": name for name, key in keyed.items()}
+    alone = len({match["head"] for match in matches.values()}) < 2  # noqa: PLR2004
+    return states if alone and len(states) == len(keyed) else {name: name for name in keyed}
 
 
 def _common(names: set[str]) -> str:
@@ -221,21 +225,24 @@ def _without(names: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 def _prefixes(mine: set[str], other: set[str]) -> tuple[str, str]:
     """What each checkpoint wraps its model in: the shortest that make the most names equal."""
-    if len(mine & other) >= LEAST_SHARED * min(len(mine), len(other)):
+    least = min(len(mine), len(other))
+    if len(mine & other) >= LEAST_SHARED * least:
         return "", ""
 
     def begins(names: set[str]) -> list[str]:
-        parts = [name.split(".") for name in names]
-        heads = {
-            ".".join(each[:end]) + "." for each in parts for end in range(1, min(len(each), MOST_PREFIX + 1))
-        }
-        return ["", *sorted(heads, key=lambda head: (head.count("."), head))]
+        """What at least half of the names of a model begin with."""
+        heads = Counter(
+            ".".join(parts[:end]) + "."
+            for parts in (name.split(".") for name in names)
+            for end in range(1, min(len(parts), MOST_PREFIX + 1))
+        )
+        return ["", *(head for head, count in heads.items() if count >= LEAST_SHARED * least)]
 
     def shared(one: str, two: str) -> int:
         inside = {name.removeprefix(one) for name in mine if name.startswith(one)}
         return len(inside & {name.removeprefix(two) for name in other if name.startswith(two)})
 
-    heads = [("", two) for two in begins(other)] + [(one, "") for one in begins(mine)]
+    heads = itertools.product(begins(mine), begins(other))
     return max(heads, key=lambda pair: (shared(*pair), -len("".join(pair))))
 
 

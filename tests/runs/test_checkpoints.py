@@ -117,6 +117,7 @@ def test_measured_noise_decides(tmp_path: Path) -> None:
     done = command("checkpoints", one, near, "--noise", noise)
     assert (done.status, "The noise was measured" in done.output) == (0, True)
     assert command("checkpoints", one, far, "--noise", noise).status == 1
+    assert command("checkpoints", one, near, "--noise", near).status == 2
 
 
 def test_missing_names_and_other_shapes_are_reported(tmp_path: Path) -> None:
@@ -136,6 +137,29 @@ def test_names_are_found_in_what_wraps_the_model(tmp_path: Path) -> None:
         found = compare_checkpoints(read(bare), read(saved(tmp_path / "wrapped.pt", wrapped)))
         assert (found.verdict, found.compared, found.same) == ("equal within rounding", 9, 9)
     assert compare_checkpoints(read(saved(tmp_path / "t.pt", trained())), read(bare)).beside == (18, 0)
+    lightning = saved(tmp_path / "l.pt", {"state_dict": ddp})
+    assert compare_checkpoints(read(tmp_path / "t.pt"), read(lightning)).same == 9
+
+
+def test_states_of_an_optimizer_are_those_of_its_parameters(tmp_path: Path) -> None:
+    one = trained()
+    names = [name for name in one["model"] if "running" not in name and "num" not in name]
+    state = {names[number]: value for number, value in one["optimizer"]["state"].items()}
+    named = {"model": one["model"], "optim": {"state": state}}
+    found = compare_checkpoints(read(saved(tmp_path / "a.pt", one)), read(saved(tmp_path / "b.pt", named)))
+    assert (found.verdict, found.compared, found.same) == ("equal within rounding", 27, 27)
+    state["2.bias"]["exp_avg"] = state["2.bias"]["exp_avg"] * 2
+    found = compare_checkpoints(
+        read(saved(tmp_path / "a.pt", trained())), read(saved(tmp_path / "c.pt", named))
+    )
+    assert [off.name for off in found.wrong] == ["optimizer.state.5.exp_avg"]
+
+
+def test_states_of_several_optimizers_are_all_compared(tmp_path: Path) -> None:
+    optimizer = trained()["optimizer"]
+    both = {"model": state(), "optimizers": [optimizer, optimizer]}
+    one, two = saved(tmp_path / "a.pt", both), saved(tmp_path / "b.pt", both)
+    assert compare_checkpoints(read(one), read(two)).compared == 9 + 2 * 18
 
 
 def test_a_map_names_what_is_called_otherwise(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def read(path: Path) -> Checkpoint:
                 part = opened.get_slice(name)
                 sizes = tuple(part.get_shape())
                 offsets = begins.get(name, (0,) * len(sizes))
-                dtypes[name] = DTYPES.get(part.get_dtype(), part.get_dtype().lower().replace("i", "int"))
+                dtypes[name] = _dtype(part.get_dtype())
                 shapes.setdefault(name, []).append((offsets, sizes))
                 one = Shard(at=block(offsets, sizes), read=partial(_tensor, opened, name))
                 shards.setdefault(name, []).append(one)
@@ -75,6 +75,12 @@ def read(path: Path) -> Checkpoint:
             raise UsageError(msg) from error
     tensors = {name: About(shape=_whole(blocks), dtype=dtypes[name]) for name, blocks in shapes.items()}
     return Sharded(name=str(path), tensors=tensors, shards=shards)
+
+
+def _dtype(name: str) -> str:
+    """Torch's name of a dtype: `int64` for `I64`."""
+    whole = {"I": "int", "U": "uint"}.get(name[:1], "")
+    return DTYPES.get(name) or (f"{whole}{name[1:]}" if whole else name.lower())
 
 
 def _files(path: Path) -> Iterator[Path]:
