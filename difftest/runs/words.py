@@ -74,7 +74,7 @@ def follows(comparison: Comparison) -> str:
     names = {
         "start": "parameters before the first step",
         "output": "outputs",
-        "buffer": "buffers",
+        "buffer": "values of buffers",
         "output gradient": "gradients of outputs",
         "gradient": "gradients of parameters",
         "updated": "updated parameters",

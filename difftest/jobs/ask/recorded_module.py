@@ -9,7 +9,7 @@ import base64
 import io
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,46 +201,44 @@ def _source(
     if '{"object"' in arrays[f"{ARGUMENT}:{path}"].tobytes().decode():
         msg = f"{path} is called with objects, which a case does not have: {form}"
         raise UsageError(msg)
-    kept = {
-        name.rpartition(":")[2]: array
-        for name, array in arrays.items()
-        if name.startswith(f"{ARGUMENT}:{path}:")
-    }
     rows = form["rows"]
     if not rows:
         msg = f"{path} is called without tensors, so a case of it has no inputs"
         raise UsageError(msg)
-    first = kept[str(rows[0])]
-    constants = [int(name) for name in kept if int(name) not in rows]
+    numbers = [name.rpartition(":")[2] for name in arrays if name.startswith(f"{ARGUMENT}:{path}:")]
+    return FILE.format(
+        module=path,
+        step=wanted.step,
+        run=run.name,
+        source=wanted.source,
+        place=matched["place"].removesuffix(".py").replace("/", "."),
+        function=matched["name"],
+        form=form,
+        rows=rows,
+        constants=[number for number in map(int, numbers) if number not in rows],
+        plan=dict(plan),
+        data="\n".join(textwrap.wrap(_packed(arrays, path, numbers, rows[0]), LINE)),
+    )
+
+
+def _packed(arrays: Mapping[str, Any], path: str, numbers: Sequence[str], first: int) -> str:
+    """The arguments, the parameters and the gradient of the output, as the text of an npz file."""
+    kept: dict[str, Any] = {number: arrays[f"{ARGUMENT}:{path}:{number}"] for number in numbers}
     prefix = f"{PARAMETER}:{path}:"
     kept |= {
         f"parameter {name.removeprefix(prefix)}": one
         for name, one in arrays.items()
         if name.startswith(prefix)
     }
-    gradient = arrays.get(f"{layout.OUTPUT_GRADIENT}:{path}")
-    if gradient is not None and len(gradient) == len(first):
-        kept["gradient"] = gradient * len(first)
+    gradient, rows = arrays.get(f"{layout.OUTPUT_GRADIENT}:{path}"), len(kept[str(first)])
+    if gradient is not None and len(gradient) == rows:
+        kept["gradient"] = gradient * rows
     packed = io.BytesIO()
-    named: dict[str, Any] = kept
-    np.savez_compressed(packed, **named)
+    np.savez_compressed(packed, **kept)
     if packed.tell() > MOST_BYTES:
         msg = f"{path} and its inputs take {packed.tell():,} bytes; at most {MOST_BYTES:,} go into a case"
         raise UsageError(msg)
-    place = matched["place"].removesuffix(".py").replace("/", ".")
-    return FILE.format(
-        module=path,
-        step=wanted.step,
-        run=run.name,
-        source=wanted.source,
-        place=place,
-        function=matched["name"],
-        form=form,
-        rows=rows,
-        constants=constants,
-        plan=dict(plan),
-        data="\n".join(textwrap.wrap(base64.b64encode(packed.getvalue()).decode(), LINE)),
-    )
+    return base64.b64encode(packed.getvalue()).decode()
 
 
 def _dtype(run: Run, path: str) -> Any:  # noqa: ANN401  a DType
