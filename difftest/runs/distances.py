@@ -17,17 +17,30 @@ from difftest.runs import layout
 from difftest.runs.align import pairs
 from difftest.runs.read import Key, Run, Whole
 
-EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+EPSILON = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+    "complex128": 2.0**-52,
+    "complex64": 2.0**-23,
+}
 """The distance of 1 and the next number of a dtype."""
 
 UNITS = {
     layout.START: 4.0,
     layout.OUTPUT: 64.0,
+    layout.BUFFER: 64.0,
     layout.OUTPUT_GRADIENT: 256.0,
     layout.GRADIENT: 256.0,
     layout.UPDATED: 64.0,
 }
 """The bound of a first step, in units in the last place of a tensor's norm."""
+
+FORWARD = ((layout.START, layout.OUTPUT), (layout.BUFFER,))
+"""What the forward pass computes, in its order."""
 
 GROWTH = 16.0
 
@@ -193,7 +206,9 @@ def _apart(base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> float:
 
 def in_order(offs: Sequence[Off]) -> list[Off]:
     """The tensors as they are computed: a parameter's gradient after that of its module's output."""
-    forward = [off for off in offs if off.key[0] in (layout.START, layout.OUTPUT)]
+    forward = [
+        off for kinds in FORWARD for off in offs if off.key[0] in kinds
+    ]  # a buffer is recorded when the step ends
     gradients = [off for off in offs if off.key[0] == layout.GRADIENT]
     backward: list[Off] = []
     for off in offs:
