@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -125,13 +124,13 @@ def test_a_journal_of_something_else_is_refused(tmp_path: Path, known: Sequence[
 def test_a_release_that_cannot_be_made_is_named_and_the_others_are_tried(
     tmp_path: Path, known: Sequence[KnownFault], places: list[Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    working, bad = watch.place, Release(package="torch", version="2.17.0")
+    bad = Release(package="torch", version="2.17.0")
 
-    def place(release: Release, *rest: Any) -> Place:  # noqa: ANN401  as the function that it replaces
+    def place(release: Release, *_: object) -> Place:
         if release == bad:
             msg = "no wheel for it"
             raise InfrastructureError(msg)
-        return working(release, *rest)
+        return Place(python=sys.executable)
 
     monkeypatch.setattr(watch, "place", place)
     result = run(tmp_path / "out", known[:1], bad, NEW)
