@@ -46,7 +46,7 @@ def tried(trial: Trial) -> Iterator[tuple[str, Validated]]:
 
     backends = dict.fromkeys(backend for subject in trial.subjects for _, backend in subject.cases)
     named = tuple(on(backend, name) for name in (trial.before, trial.after) for backend in backends)
-    with own_folder("fixes") as folder, on_cluster(candidates(named), workers=trial.workers) as cluster:
+    with own_folder("corpus") as folder, on_cluster(candidates(named), workers=trial.workers) as cluster:
         for subject in trial.subjects:
             trial.say(f"{subject.name}:")
             campaign = cluster.campaign("fixes", Corpus(Path(folder)))
