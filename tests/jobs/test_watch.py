@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -25,7 +26,9 @@ from difftest.jobs.watch.case_states import CaseState
 from difftest.jobs.watch.journal import FILE
 from difftest.jobs.watch.places import Place
 from difftest.jobs.watch.releases import Release, in_file, in_index, newer, parsed
-from difftest.records.finding import State
+
+if TYPE_CHECKING:
+    from difftest.records.finding import State
 
 NEW = Release(package="torch", version="2.16.0")
 
@@ -46,7 +49,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sequence[KnownFaul
     monkeypatch.setattr(faults, "KNOWN", tmp_path)
     for name, text in SCRIPTS.items():
         (tmp_path / f"{name}.py").write_text(text)
-    states: dict[str, State] = {name: "fixed" if name == "returned" else "alive" for name in SCRIPTS}
+    states: "dict[str, State]" = {name: "fixed" if name == "returned" else "alive" for name in SCRIPTS}
     return [
         KnownFault(
             name=name, title=f"{name} is odd", package="torch", kind="crash", releases={"2.15.0": state}
