@@ -49,7 +49,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sequence[KnownFaul
     monkeypatch.setattr(faults, "KNOWN", tmp_path)
     for name, text in SCRIPTS.items():
         (tmp_path / f"{name}.py").write_text(text)
-    states: "dict[str, State]" = {name: "fixed" if name == "returned" else "alive" for name in SCRIPTS}
+    states: dict[str, State] = {name: "fixed" if name == "returned" else "alive" for name in SCRIPTS}
     return [
         KnownFault(
             name=name, title=f"{name} is odd", package="torch", kind="crash", releases={"2.15.0": state}
