@@ -21,7 +21,12 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"judge": ("difftest.judge",)},
     {"records": ("difftest.records",)},
     {"campaign": ("difftest.campaign",)},
-    {"findings": ("difftest.findings",), "reduce": ("difftest.reduce",), "runs": ("difftest.runs",)},
+    {
+        "findings": ("difftest.findings",),
+        "passes": ("difftest.passes",),
+        "reduce": ("difftest.reduce",),
+        "runs": ("difftest.runs",),
+    },
     {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
     {"jobs": ("difftest.jobs",)},
     {"commands": ("difftest.commands",)},
@@ -58,7 +63,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
             {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
         ),
         frozenset({"exceptions", "torch"}),
-        frozenset({"runs", "xla"}),
+        frozenset({"checkpoints", "runs", "xla"}),
         frozenset({"tpu"}),
         frozenset({"backends", "faults"}),
         frozenset({"isolate"}),
