@@ -128,6 +128,8 @@ def _wrapping(case: Case) -> Iterator[str]:
     """What wrappers are told that is not at its default, as `sharding.synced=every`."""
     for part, options in case.wrapping.items():
         yield from (f"{part}.{name}" for name, _ in option_resets(options))
+    if pipeline := case.staged:
+        yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in ("schedule", "hands", "scaled"))
 
 
 def _kinds(case: Case) -> list[str]:
