@@ -188,7 +188,11 @@ def _cuts(
 ) -> tuple[int, ...]:
     """Where stages begin: anywhere, if every rank then has a parameter; otherwise as evenly as can be."""
     drawn = tuple(sorted(draw(st.permutations(range(1, layers)))[: stages - 1]))
-    having = [index for index, layer in enumerate(case.model.layers) if any(one.shapes() for _, one in walk((layer,)))]
+    having = [
+        index
+        for index, layer in enumerate(case.model.layers)
+        if any(one.shapes() for _, one in walk((layer,)))
+    ]
     pipeline = Pipeline(schedule=schedule, cuts=drawn)
     held = {
         pipeline.rank_of(stage, ranks)

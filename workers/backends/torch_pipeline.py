@@ -1,4 +1,4 @@
-"""`torch.distributed.pipelining`: stages of the model on the ranks of the axis `pp`, microbatches through them.
+"""`torch.distributed.pipelining`: stages of the model on the ranks of `pp`, and microbatches through them.
 
 Beside `pp` the mesh may have data axes, over which each stage is wrapped by `DistributedDataParallel` or
 `fully_shard`, and `tp`, over which it is parallelized; as everywhere, tensor parallelism comes first.
@@ -143,9 +143,7 @@ def _parallelize(member: process_groups.Member, stage: "StageModule") -> None:
 
     there = {name for name, _ in stage.named_children()}
     plan = {
-        path: style
-        for path, style in tp_plan.styles(member.case).items()
-        if path.partition(".")[0] in there
+        path: style for path, style in tp_plan.styles(member.case).items() if path.partition(".")[0] in there
     }
     parallelize_module(stage, member.mesh[tp_plan.AXIS], plan)
 

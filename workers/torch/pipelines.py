@@ -1,4 +1,4 @@
-"""A model in the stages of `torch.distributed.pipelining`: the layers of a rank, and a schedule over all of them.
+"""A model in the stages of `torch.distributed.pipelining`: a rank's layers, and a schedule over all of them.
 
 Stages live on different ranks, so what a rank holds is shared over the pipeline once it is read.
 """
@@ -43,11 +43,9 @@ class StageModule(nn.Sequential):
         return self._handed(super().forward(whole))
 
     def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
-        if self.hands == "view":
-            return output.unsqueeze(0).squeeze(0)
-        if self.last:
-            return output
-        match self.hands:
+        match "tensor" if self.last and self.hands != "view" else self.hands:
+            case "view":
+                return output.unsqueeze(0).squeeze(0)
             case "two":
                 return output * HALF, output * HALF
             case "unused":

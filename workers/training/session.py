@@ -110,8 +110,8 @@ class Session:
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     accumulate: Accumulate | None = None
     staged: Staged | None = None
-    shared: Callable[[dict[tuple[Stage, str], Sharded]], dict[tuple[Stage, str], Sharded]] = (
-        lambda tensors: tensors
+    shared: Callable[[dict[tuple[Stage, str], Sharded]], dict[tuple[Stage, str], Sharded]] = lambda tensors: (
+        tensors
     )
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
     observe: Callable[[Direction, nn.Module], AbstractContextManager[None]] = lambda *_: nullcontext()

@@ -52,9 +52,9 @@ def even_microbatches(case: Case) -> Iterator[Candidate]:
     """As many rows in each."""
     if case.staged and case.world_size > 1:
         unit = case.staged.microbatches * case.layout.data_ranks
-        if rows := case.part_rows % unit:
+        if (rows := case.part_rows % unit) and case.part_rows > unit:
             words = f"{case.part_rows} rows, {rows} of them beyond {case.staged.microbatches} microbatches"
-            yield from tried(words, lambda: _with_rows(case, max(unit, case.part_rows // unit * unit)))
+            yield from tried(words, lambda: _with_rows(case, case.part_rows // unit * unit))
 
 
 SIMPLIFICATIONS: tuple[Simplification, ...] = (
