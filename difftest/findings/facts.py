@@ -8,8 +8,8 @@ from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
-from difftest.cases.pipelining import AXIS
 from difftest.cases.options import Feature, option_resets
+from difftest.cases.pipelining import AXIS
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 

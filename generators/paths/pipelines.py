@@ -1,6 +1,7 @@
 """Pipelines: the layers of a model in stages over `pp`, beside data axes or tensor parallelism or alone."""
 
 import functools
+from typing import TYPE_CHECKING
 
 import msgspec
 from hypothesis import strategies as st
@@ -20,9 +21,11 @@ from generators import layouts as places
 from generators import models as shapes
 from generators import training
 from generators.chances import equally, mixed, sometimes, weighted
-from generators.layers import ByParameter, Placement
 from generators.models import Purpose
 from generators.paths import drawn_alone
+
+if TYPE_CHECKING:
+    from generators.layers import ByParameter, Placement
 
 DEFAULT = False
 IN_BLOCKS = False
@@ -175,7 +178,7 @@ def _pipelines(draw: st.DrawFn, *, case: Case, ranks: int, layers: int, exact: b
         microbatches = 1 << (microbatches - 1).bit_length()
     return Pipeline(
         schedule=schedule,
-        cuts=draw(_cuts(case=case, schedule=schedule, stages=stages, ranks=ranks, layers=layers)),
+        cuts=draw(_cuts(case=case, schedule=schedule, stages=stages, ranks=ranks)),
         microbatches=microbatches,
         hands=draw(weighted(*(one for one in HANDED if not (case.model.tokens and one[1] == "two")))),
         scaled=draw(st.booleans()),
@@ -183,10 +186,9 @@ def _pipelines(draw: st.DrawFn, *, case: Case, ranks: int, layers: int, exact: b
 
 
 @st.composite
-def _cuts(
-    draw: st.DrawFn, *, case: Case, schedule: Schedule, stages: int, ranks: int, layers: int
-) -> tuple[int, ...]:
+def _cuts(draw: st.DrawFn, *, case: Case, schedule: Schedule, stages: int, ranks: int) -> tuple[int, ...]:
     """Where stages begin: anywhere, if every rank then has a parameter; otherwise as evenly as can be."""
+    layers = len(case.model.layers)
     drawn = tuple(sorted(draw(st.permutations(range(1, layers)))[: stages - 1]))
     having = [
         index

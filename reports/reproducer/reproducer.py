@@ -175,10 +175,11 @@ def _without_regions(case: Case, backend: str) -> str | None:
 
 def _without_stages(case: Case, backend: str) -> str | None:
     """Why a backend's template cannot cut the model into stages as the case does, or None."""
-    if not case.staged or case.world_size == 1:
+    cut, writes = case.staged is not None and case.world_size > 1, _declares(backend, "spells_stages")
+    if cut != writes:
+        return f"the case has {'' if cut else 'no '}stages, which the template of {backend} cannot write"
+    if not cut:
         return None
-    if not _declares(backend, "spells_stages"):
-        return f"the case has stages, which the template of {backend} cannot write"
     if len(case.layout.mesh.axes) > MOST_AXES_OF_STAGES or case.layout.mesh.names[-1] in {"dp_shard", "tp"}:
         return "the template of stages wraps them in DDP over one axis, or not at all"
     return "no template clips over stages" if case.training.clip_norm is not None else None

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has
 from difftest.cases.pipelining import AXIS, Pipeline
 from difftest.judge.stage import Stage
-from workers.faults import SHARDING, Plant, PlantedFault, planted
+from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.training.session import Loss, Session
 from workers.training.train import parameters
 
@@ -125,3 +126,23 @@ def stage_raises(session: Session, case: Case, rank: int) -> Session:
         return run(module, parts, failing)
 
     return replace(session, staged=staged)
+
+
+def _with_frozen_layers(plant: Plant) -> PlantedFault:
+    decorate = planted(
+        about="layers that were frozen are trained",
+        backends=EVERYWHERE,
+        blame=BACKEND,
+        reaches=lambda case: has(case, "frozen_layers"),
+    )
+    return replace(decorate(plant), paths=("pipelines",))
+
+
+@_with_frozen_layers
+def frozen_layers_trained(session: Session, _case: Case, _rank: int) -> Session:
+    """As if nothing had been frozen."""
+
+    def place(module: nn.Module) -> nn.Module:
+        return session.place(module.requires_grad_())
+
+    return replace(session, place=place)
