@@ -188,8 +188,8 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
 
 MOST_SHORT, MOST_OWN_NUMBERS = 48, 62
 MORE = {"torch_pipeline": 55, "xla_ddp": 38, "xla_replica": 23, "torchax": 17}
-"""Extra lines: for stages and their schedule, for replicas on XLA:CPU, which need a compile gate, and for JAX,
-which differentiates."""
+"""Extra lines: for stages and their schedule, for replicas on XLA:CPU, which need a compile gate, and for
+JAX, which differentiates."""
 
 SMALL = {
     "torch_pipeline": pipeline_case(),

@@ -4,6 +4,7 @@ torch 2.9.0 raises in the first stage; in 2.15.0 a later stage computes with buf
 """
 
 import os
+import signal
 import tempfile
 import traceback
 
@@ -22,7 +23,7 @@ def main(rank: int, rendezvous: str) -> None:
         schedule.step(*([ones] if rank == 0 else []), target=ones)
     except RuntimeError:
         traceback.print_exc()
-        os._exit(1)  # the other rank waits for this one
+        os.kill(os.getpid(), signal.SIGKILL)  # the other rank waits for this one
 
 
 if __name__ == "__main__":
