@@ -4,7 +4,7 @@ Beside `pp` the mesh may have data axes, over which each stage is wrapped by `Di
 `fully_shard`, and `tp`, over which it is parallelized; as everywhere, tensor parallelism comes first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,10 +20,10 @@ from workers.torch import devices, process_groups
 from workers.training import tp_plan
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from workers.torch.pipelines import StageModule
-    from workers.training.session import Session
+    from workers.training.session import Loss, Session
 
 TITLE = "torch.distributed.pipelining"
 SIDE = "torch"
@@ -36,8 +36,8 @@ environment = process_groups.environment
 
 def unsupported(case: Case) -> str | None:
     """Why the case has no stages that a pipeline can have, or their parameters other placements; or None."""
-    if not case.staged or AXIS not in case.layout.mesh.names:
-        return None if case.staged and case.world_size == 1 else "needs the stages of a pipeline"
+    if not case.staged:
+        return "needs the stages of a pipeline"
     if case.world_size == 1:
         return None
     if case.forms.optimizer_before:
@@ -80,8 +80,10 @@ def _no_placements(case: Case) -> str | None:
         return reason
     if axes and not _replicates(case):
         return torch_fsdp.refusal(case, axes)
-    if axes and tp_plan.AXIS in case.layout.mesh.names:
-        return "DistributedDataParallel does not keep DTensors; the layout has tp beside replicas"
+    if axes and (len(axes) > 1 or tp_plan.AXIS in case.layout.mesh.names):
+        return (
+            "DistributedDataParallel replicates plain tensors over one axis; the layout has another beside it"
+        )
     return None
 
 
@@ -118,7 +120,9 @@ def session(
         )
         joined = process_groups.local_session(member, ranks.place)
 
-        def staged(_module: "nn.Module", parts, loss):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        def staged(
+            _module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", loss: "Loss"
+        ) -> "tuple[list[Tensor], Tensor]":
             fed = [[joined.feed(tensor) for tensor in part] for part in parts]
             return ranks.run(fed, loss, joined.total)
 
@@ -149,12 +153,10 @@ def _parallelize(member: process_groups.Member, stage: "StageModule") -> None:
 
 
 def _replicated(member: process_groups.Member, stage: "StageModule") -> "nn.Module":
-    """DDP over the data axes, which refuses a module of which nothing is trained."""
+    """DDP over the data axis; it refuses a module of which nothing is trained."""
     from torch.nn.parallel import DistributedDataParallel
 
     if not any(parameter.requires_grad for parameter in stage.parameters()):
         return stage
-    axes = _data_axes(member.case)
-    over = member.mesh[axes]
-    group = (over if len(axes) == 1 else over._flatten()).get_group()  # noqa: SLF001  its documented use
-    return DistributedDataParallel(stage, process_group=group)
+    (axis,) = _data_axes(member.case)
+    return DistributedDataParallel(stage, process_group=member.mesh.get_group(axis))
