@@ -35,6 +35,7 @@ LEAST_NEEDLE = 6
 """The least length in characters of a piece of a message that identifies an error."""
 
 MOST_NEEDLE = 100
+PYTHON_DIED = "Fatal Python error"
 LEAST_RATIO = 100.0
 """An error of this many times the rounding noise shows with other numbers too.
 
@@ -125,8 +126,8 @@ def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
 
 def needle(message: str) -> str:
     """The longest piece of a message that does not change from case to case; empty if none is long enough."""
-    if message.startswith(NO_MESSAGE):
-        return ""  # a source line is no part of what a script sees
+    if message.startswith((NO_MESSAGE, PYTHON_DIED)):
+        return ""  # neither a source line nor what Python adds is in what a script prints
     text = message.partition("Check failed:")[2] or message  # a log's line begins with time and place
     pieces = [piece.strip() for piece in _VARYING.sub("\n", text).split("\n")]
     longest = max(pieces, key=len, default="")

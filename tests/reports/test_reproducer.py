@@ -28,6 +28,7 @@ from difftest.jobs.filing.script_runs import run_script
 from difftest.judge import checks
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
+from difftest.records.script_ending import Ending
 from generators.cases import case_at
 from reports.reproducer import reproducer, spelling
 from reports.reproducer.fault import Fault
@@ -107,9 +108,14 @@ def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) 
         compile(tree, case.id, "exec")
         assert not OURS & {name.partition(".")[0] for name in imported(tree)}
         assert script.count("\n") <= MOST_LINES
-        assert "BUG REPRODUCED" in script
-        by_signal = shown.kind == "crash" and backend.startswith("torch")
-        assert shown.needle == "" or by_signal or repr(shown.needle) in script
+        named = Ending.of(script)
+        if not shown.fails:
+            assert named is None
+            assert "BUG REPRODUCED" in script
+        else:
+            hangs = shown.kind == "hang"
+            assert named == (Ending("", hangs=True) if hangs else Ending(shown.failure, shown.needle))
+            assert "except" not in script or "GATE.abort()" in script, "an exception goes through"
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
