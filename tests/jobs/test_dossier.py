@@ -11,7 +11,7 @@ from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_
 from difftest.jobs.filing.script_runs import ScriptRun, compiled_hlo
 from reports.draft import readable
 from reports.draft.draft import MOST_TITLE
-from tools import dossier, fault_draft, releases
+from tools import dossier, fault_draft
 
 FAULT = KnownFault(
     name="cached_celu_on_xla",
@@ -144,8 +144,7 @@ def test_a_script_that_prints_nothing_shows_nothing(monkeypatch: pytest.MonkeyPa
 def test_a_fault_of_xla_needs_jaxlib_or_torch_xla(
     monkeypatch: pytest.MonkeyPatch, installed: set[str], used: list[str]
 ) -> None:
-    for module in (dossier, releases):
-        monkeypatch.setattr(module, "version", lambda _, name: "1.0" if name in installed else "")
+    monkeypatch.setattr(dossier, "version", lambda _, name: "1.0" if name in installed else "")
     fault = next(fault for fault in read_faults() if fault.on_jax)
     assert [packages[-1] for _, packages in dossier.runnable(fault, "python")] == used
 

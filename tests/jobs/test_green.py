@@ -269,7 +269,7 @@ def test_an_acknowledged_finding_is_known(cluster: FakeCluster, tmp_path: Path) 
     assert status(campaign(tmp_path)) == 1
     first, second = Corpus(tmp_path / "corpus").fingerprints()
     done = difftest("triage", tmp_path, first, "--acknowledge")
-    assert done.stdout == f"1 findings are no longer new\n  {first}\n"
+    assert done.stdout == f"1 finding is no longer new\n  {first}\n"
     assert json.loads(campaign(tmp_path, "--json").stdout)["new"] == [second]
     assert json.loads(difftest("triage", tmp_path, "--acknowledge", "--json").stdout) == {
         "acknowledged": [second]

@@ -103,7 +103,8 @@ def run_cases(
                 tally.count(progress)
                 meter.count(progress)
                 first += [(progress.result.index, progress.result.case)] * (len(first) < MOST_CASES)
-            for progress in run_controls(endless, first, recorded, tally.never_worked()):
+            known = partial(ledger.about, today=today)
+            for progress in run_controls(endless, first, recorded, tally.never_worked(), known):
                 tally.count(progress)
         except StoppedError as stop:
             tally.stopped = stop

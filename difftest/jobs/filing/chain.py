@@ -38,7 +38,7 @@ Say: TypeAlias = Callable[[str], None]
 
 
 COMPILER_TRACKER = "openxla"
-NEWEST_XLA = "torchax"
+NEWEST_XLA = "jax"
 """The environment (`difftest environments make`) with the newest jaxlib."""
 
 

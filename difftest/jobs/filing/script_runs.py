@@ -37,6 +37,9 @@ REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
 """The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
 
 TRACEBACK = "Traceback (most recent call last)"
+_NO_PYTHON = re.compile(r"^(?:Syntax|Indentation|Tab)Error: ", re.MULTILINE)
+"""How a script ends that this Python cannot read, without a traceback."""
+
 DRIVER = """
 import runpy, sys
 from pathlib import Path
@@ -110,12 +113,17 @@ def ending_at(end: float) -> Iterator[None]:
 
 
 def run_script(
-    text: str, seconds: float = SECONDS, python: str = sys.executable, raises: Sequence[str] = ()
+    text: str,
+    seconds: float = SECONDS,
+    python: str = sys.executable,
+    raises: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> ScriptRun:
     """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive.
 
-    With `raises`, the fault is there where the script ends by an exception or a crash and says one of these
-    texts, and it is not there where the script ends with status 0.
+    It has `variables` beside those that every script inherits. With `raises`, the fault is there where the
+    script ends by an exception or a crash and says one of these texts, and it is not there where the script
+    ends with status 0.
     """
     ending = Ending.of(text)
     if ending and ending.hangs:
@@ -123,10 +131,16 @@ def run_script(
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([python, str(file)], folder, {}, seconds)
+        status, out, log = execute([python, str(file)], folder, variables or {}, seconds)
     if status is None:
         shown = ending is not None and ending.hangs
         return ScriptRun(text=text, shown=shown, output=f"not finished after {seconds:g} s\n")
+    return concluded(text, status, out, log, raises)
+
+
+def concluded(text: str, status: int, out: str, log: str, raises: Sequence[str] = ()) -> ScriptRun:
+    """What a script that ended with `status` says of its fault; `out` and `log` are what it printed."""
+    ending = Ending.of(text)
     output = out if status == 0 else out + log
     lines = set(out.splitlines())
     if ending:
@@ -136,7 +150,7 @@ def run_script(
     elif lines & {REPRODUCED, NOT_REPRODUCED}:
         shown, absent = REPRODUCED in lines, REPRODUCED not in lines
     else:
-        shown, absent = status == 0, status == 1 and TRACEBACK not in log
+        shown, absent = status == 0, status == 1 and not (TRACEBACK in log or _NO_PYTHON.search(log))
     return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 
@@ -153,7 +167,7 @@ def keep_graphs(
         dump.mkdir()
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_as_text"}
-        _execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
+        execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
         dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
         kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)
@@ -170,13 +184,13 @@ def compiled_hlo(text: str, python: str = sys.executable) -> str:
         file = folder / "reproducer.py"
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={folder} {HLO_FLAGS}"}
-        _execute([python, str(file)], folder, flags, SECONDS)
+        execute([python, str(file)], folder, flags, SECONDS)
         graphs = sorted(folder.glob("*.before_optimizations.txt"))
         text = _ORIGINS.sub("", graphs[-1].read_text()) if graphs else ""
         return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _execute(
+def execute(
     command: list[str], folder: Path, more: Mapping[str, str], seconds: float
 ) -> tuple[int | None, str, str]:
     """Exit status, standard output and standard error; the status is None when the time ran out.
