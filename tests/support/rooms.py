@@ -21,7 +21,12 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"judge": ("difftest.judge",)},
     {"records": ("difftest.records",)},
     {"campaign": ("difftest.campaign",)},
-    {"findings": ("difftest.findings",), "reduce": ("difftest.reduce",), "runs": ("difftest.runs",)},
+    {
+        "findings": ("difftest.findings",),
+        "passes": ("difftest.passes",),
+        "reduce": ("difftest.reduce",),
+        "runs": ("difftest.runs",),
+    },
     {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
     {"jobs": ("difftest.jobs",)},
     {"commands": ("difftest.commands",)},
@@ -35,7 +40,8 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"ask"}),
         frozenset({"campaign", "installed"}),
         frozenset({"filing", "proof"}),
-        frozenset({"night"}),
+        frozenset({"night", "watch"}),
+        frozenset({"fixes"}),
     ),
     "generators": (
         frozenset({"chances", "signatures"}),
@@ -71,7 +77,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"covered", "draft", "report"}),
         frozenset({"page"}),
         frozenset({"formats"}),
-        frozenset({"write"}),
+        frozenset({"watch", "write"}),
     ),
 }
 """The folders and modules directly inside a package, lowest floor first: the same rule holds for them."""

@@ -1,0 +1,563 @@
+"""The numbers of an HLO module, without XLA: by numpy, on all devices in step.
+
+Every instruction is evaluated for all devices before the next one, so that a collective has what each of them
+holds. The numbers are in the element types of the module or, `wide`, in greater precision.
+"""
+
+# ruff: noqa: ARG001, ARG005  what evaluates an instruction has the parameters of all others
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.passes import elementwise, movement, windows
+from difftest.passes.arrays import dtype_of, literal, rounded
+from difftest.passes.hlo import Computation, Instruction, Module, Shape, UnreadableError
+from difftest.passes.shardings import Sharding
+
+Array: TypeAlias = NDArray[Any]
+Value: TypeAlias = "Array | tuple[Any, ...]"
+"""An array, or a tuple of values."""
+
+Each: TypeAlias = list[Any]
+"""A value for each device."""
+
+MOST_STEPS = 20_000
+"""The most iterations of a loop; a longer one is refused."""
+
+_MONOIDS: Mapping[str, Any] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+
+
+class UnsupportedError(UnreadableError):
+    """An instruction that is not evaluated."""
+
+
+def evaluate(module: Module, arguments: Sequence[Sequence[Array]], *, wide: bool = False) -> Each:
+    """The result of the entry for each device.
+
+    `arguments` have an array for each device, parameter by parameter. `UnsupportedError` names an
+    instruction that cannot be evaluated.
+    """
+    machine = Machine(module, wide=wide)
+    with np.errstate(all="ignore"):
+        return machine.run(module.entry, [list(each) for each in arguments])
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What evaluates the computations of a module."""
+
+    module: Module
+    wide: bool
+    steps: list[int] = field(default_factory=lambda: [0])
+
+    @property
+    def devices(self) -> int:
+        """How many there are: the partitions of every replica."""
+        return self.module.partitions * self.module.replicas
+
+    def run(self, computation: Computation, arguments: Sequence[Each]) -> Each:
+        """The result for each device."""
+        return self.values(computation, arguments)[computation.root]
+
+    def values(self, computation: Computation, arguments: Sequence[Each]) -> dict[str, Each]:
+        """What each instruction gives on each device, of those that the result needs."""
+        values = dict[str, Each]()
+        for one in computation.needed():
+            if one.opcode == "parameter":
+                values[one.name] = list(arguments[int(one.text)])
+            else:
+                given = [values[name] for name in one.operands]
+                values[one.name] = self._value(one, given, computation)
+        return values
+
+    def _value(self, one: Instruction, given: Sequence[Each], computation: Computation) -> Each:
+        if (together := TOGETHER.get(one.opcode)) is not None:
+            return together(self, one, given)
+        shapes = [_shape(computation, name) for name in one.operands]
+        same = all(all(value is each[0] for value in each) for each in given)
+        if same:  # the devices hold the same, so it is computed once
+            return [self._alone(one, [each[0] for each in given], shapes)] * self.devices
+        return [self._alone(one, [each[device] for each in given], shapes) for device in range(self.devices)]
+
+    def _alone(self, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+        """The value on one device."""
+        opcode = one.opcode
+        made: Any
+        if opcode in elementwise.UNARY:
+            made = elementwise.UNARY[opcode](given[0])
+        elif opcode in elementwise.BINARY:
+            made = elementwise.BINARY[opcode](given[0], given[1])
+        elif opcode in ALONE:
+            made = ALONE[opcode](self, one, given, shapes)
+        else:
+            target = one.attributes.get("custom_call_target", "")
+            msg = f"the instruction {opcode} {target}".rstrip() + " is not evaluated"
+            raise UnsupportedError(msg)
+        return made if isinstance(made, tuple) else self.held(made, one.shape)
+
+    def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
+        """An array as an array of this shape's type holds it."""
+        return rounded(array, shape.type, wide=self.wide)
+
+    def scalars(self, name: str, arrays: Sequence[Array]) -> Any:  # noqa: ANN401  an array, or a tuple
+        """The computation of scalars applied to every element of arrays."""
+        alone = Machine(self.module.on_one_device, wide=self.wide, steps=self.steps)
+        return alone.run(self.module.computations[name], [[array] for array in arrays])[0]
+
+
+def _shape(computation: Computation, name: str) -> Shape:
+    return next(each.shape for each in computation.instructions if each.name == name)
+
+
+# ---------------------------------------------------------------- one device
+
+Alone: TypeAlias = Callable[[Machine, Instruction, Sequence[Any], Sequence[Shape]], Any]
+
+
+def _constant(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+    return literal(one.text, one.shape, wide=machine.wide)
+
+
+def _convert(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+    dtype = dtype_of(one.shape.type, wide=machine.wide)
+    x = given[0]
+    if x.dtype.kind == "f" and dtype.kind in "iu":  # out of range saturates, and NaN is 0
+        bounds = np.iinfo(dtype)
+        return np.asarray(
+            np.where(np.isnan(x), 0, np.clip(np.trunc(x), bounds.min, bounds.max)).astype(dtype)
+        )
+    return np.asarray(x.real.astype(dtype) if x.dtype.kind == "c" and dtype.kind != "c" else x.astype(dtype))
+
+
+def _bitcast_convert(
+    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
+    narrow = given[0].astype(dtype_of(shapes[0].type, wide=False))
+    if "bf16" in (shapes[0].type, one.shape.type):
+        msg = "the instruction bitcast-convert of bf16 is not evaluated"
+        raise UnsupportedError(msg)
+    made = np.ascontiguousarray(narrow).view(dtype_of(one.shape.type, wide=False))
+    return made.reshape(one.shape.dims)
+
+
+def _select(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+    return np.asarray(np.where(given[0], given[1], given[2]))
+
+
+def _clamp(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+    return np.asarray(np.minimum(np.maximum(given[1], given[0]), given[2]))
+
+
+def _compare(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+    total = one.attributes.get("type", "") == "TOTALORDER"
+    return elementwise.compared(given[0], given[1], one.attributes["direction"], total=total)
+
+
+def _reduce(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    half = len(given) // 2
+    made = _fold(machine, one)(list(given[:half]), list(given[half:]), one.numbers("dimensions"))
+    return _one_or_tuple(machine, one, made)
+
+
+def _reduce_window(
+    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Value:
+    half = len(given) // 2
+    made = windows.reduce_window(list(given[:half]), list(given[half:]), one, _fold(machine, one))
+    return _one_or_tuple(machine, one, made)
+
+
+def _one_or_tuple(machine: Machine, one: Instruction, made: Sequence[Array]) -> Value:
+    if one.shape.type != "tuple":
+        return made[0]
+    return tuple(machine.held(each, part) for each, part in zip(made, one.shape.parts, strict=True))
+
+
+def _fold(machine: Machine, one: Instruction) -> windows.Fold:
+    """How the instruction's computation reduces arrays over dims."""
+    name = one.attributes["to_apply"].lstrip("%")
+    opcode = _monoid(machine.module.computations[name])
+
+    def fold(xs: list[Array], initial: list[Array], dims: tuple[int, ...]) -> list[Array]:
+        if opcode and len(xs) == 1 and (opcode not in ("and", "or") or xs[0].dtype == np.bool_):
+            apply = elementwise.BINARY[opcode]
+            total = (
+                _MONOIDS[opcode].reduce(xs[0], axis=dims, initial=None, dtype=xs[0].dtype)
+                if _size(xs[0], dims)
+                else initial[0]
+            )
+            return [apply(np.asarray(total, xs[0].dtype), initial[0])]
+        return _in_turn(machine, name, xs, initial, dims)
+
+    return fold
+
+
+def _size(x: Array, dims: tuple[int, ...]) -> int:
+    return int(np.prod([x.shape[dim] for dim in dims], dtype=int))
+
+
+def _in_turn(
+    machine: Machine, name: str, xs: list[Array], initial: list[Array], dims: tuple[int, ...]
+) -> list[Array]:
+    """The reduction by the computation `name`, element after element."""
+    rest = [dim for dim in range(xs[0].ndim) if dim not in dims]
+    kept = [xs[0].shape[dim] for dim in rest]
+    rows = [x.transpose(*dims, *rest).reshape(-1, *kept) for x in xs]
+    sums: list[Array] = [np.broadcast_to(value, kept) for value in initial]
+    for at in range(len(rows[0])):
+        made = machine.scalars(name, [*sums, *(row[at] for row in rows)])
+        sums = list(made) if isinstance(made, tuple) else [made]
+    return [np.broadcast_to(total, kept) for total in sums]
+
+
+def _monoid(computation: Computation) -> str:
+    """The opcode of a computation that applies one to its two parameters; empty for any other."""
+    root = computation.result
+    inside = {name.name for name in computation.parameters}
+    plain = root.opcode in _MONOIDS and set(root.operands) == inside and len(computation.instructions) == 3  # noqa: PLR2004  two parameters and the root
+    return root.opcode if plain else ""
+
+
+def _scatter(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    count = len(given) // 2
+    xs, indices, updates = list(given[:count]), given[count], given[count + 1 :]
+    made = [x.copy() for x in xs]
+    name = one.attributes["to_apply"].lstrip("%")
+    for block, update in movement.scatter_places(xs[0], indices, updates[0], one):
+        new = machine.scalars(name, [*(x[block] for x in made), *(each[update] for each in updates)])
+        for x, value in zip(made, new if isinstance(new, tuple) else (new,), strict=True):
+            x[block] = np.broadcast_to(value, x[block].shape)
+    return _one_or_tuple(machine, one, made)
+
+
+def _select_and_scatter(
+    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
+    select, scatter = (one.attributes[key].lstrip("%") for key in ("select", "scatter"))
+    x, source, initial = given
+    return windows.select_and_scatter(
+        x,
+        source,
+        initial,
+        one,
+        lambda x, y: bool(machine.scalars(select, [np.asarray(x), np.asarray(y)])),
+        lambda x, y: cast("Array", machine.scalars(scatter, [np.asarray(x), np.asarray(y)])),
+    )
+
+
+def _map(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    return cast("Value", machine.scalars(one.attributes["to_apply"].lstrip("%"), given))
+
+
+def _sort(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    dim = one.numbers("dimensions")[0]
+    name = one.attributes["to_apply"].lstrip("%")
+    rows = [np.moveaxis(x, dim, -1) for x in given]
+    made = [row.copy() for row in rows]
+    for at in np.ndindex(*rows[0].shape[:-1]):
+
+        def before(i: int, j: int, at: tuple[int, ...] = at) -> int:
+            pairs = [np.asarray(row[at][k]) for row in rows for k in (i, j)]
+            if bool(machine.scalars(name, pairs)):
+                return -1
+            turned = [np.asarray(row[at][k]) for row in rows for k in (j, i)]
+            return int(bool(machine.scalars(name, turned)))
+
+        order = sorted(range(rows[0].shape[-1]), key=functools.cmp_to_key(before))
+        for row, sorted_row in zip(rows, made, strict=True):
+            sorted_row[at] = row[at][order]
+    return _one_or_tuple(machine, one, [np.moveaxis(row, -1, dim) for row in made])
+
+
+def _batch_norm_training(
+    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Value:
+    x, scale, offset = given
+    dim = one.numbers("feature_index")[0]
+    others = tuple(each for each in range(x.ndim) if each != dim)
+    mean, variance = x.mean(others), x.var(others)
+    made = _normalised(x, mean, variance, scale, offset, one)
+    return tuple(
+        machine.held(each, part) for each, part in zip((made, mean, variance), one.shape.parts, strict=True)
+    )
+
+
+def _batch_norm_inference(
+    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
+    x, scale, offset, mean, variance = given
+    return _normalised(x, mean, variance, scale, offset, one)
+
+
+def _normalised(  # noqa: PLR0913, PLR0917  HLO's operands
+    x: Array, mean: Array, variance: Array, scale: Array, offset: Array, one: Instruction
+) -> Array:
+    dim, epsilon = one.numbers("feature_index")[0], float(one.attributes["epsilon"])
+    shape = [1] * x.ndim
+    shape[dim] = -1
+    deviation = np.sqrt(variance.reshape(shape) + epsilon)
+    made = (x - mean.reshape(shape)) / deviation * scale.reshape(shape) + offset.reshape(shape)
+    return np.asarray(made)
+
+
+def _custom_call(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    target = one.attributes.get("custom_call_target", "").strip('"')
+    if target == "Eigh":
+        values, vectors = np.linalg.eigh(given[0].astype(np.float64))
+        return tuple(
+            machine.held(x, part) for x, part in zip((vectors, values), one.shape.parts, strict=True)
+        )
+    if target in ("Sharding", "annotate_device_placement", "xla.sdy.FuncResultSharding"):
+        return cast("Value", given[0])
+    if target == "AllocateBuffer":
+        return np.zeros(one.shape.dims, dtype_of(one.shape.type, wide=machine.wide))
+    msg = f"the instruction custom-call of {target} is not evaluated"
+    raise UnsupportedError(msg)
+
+
+ALONE: Mapping[str, Alone] = {
+    "constant": _constant,
+    "convert": _convert,
+    "bitcast-convert": _bitcast_convert,
+    "select": _select,
+    "clamp": _clamp,
+    "compare": _compare,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
+    "map": _map,
+    "sort": _sort,
+    "batch-norm-training": _batch_norm_training,
+    "batch-norm-inference": _batch_norm_inference,
+    "custom-call": _custom_call,
+    "broadcast": lambda _, one, given, shapes: movement.broadcast(given[0], one),
+    "reshape": lambda _, one, given, shapes: given[0].reshape(one.shape.dims),
+    "bitcast": lambda _, one, given, shapes: movement.bitcast(given[0], shapes[0], one.shape),
+    "transpose": lambda _, one, given, shapes: given[0].transpose(one.numbers("dimensions")),
+    "reverse": lambda _, one, given, shapes: np.flip(given[0], one.numbers("dimensions")),
+    "slice": lambda _, one, given, shapes: movement.sliced(given[0], one),
+    "dynamic-slice": lambda _, one, given, shapes: movement.dynamic_slice(given[0], given[1:], one),
+    "dynamic-update-slice": lambda _, one, given, shapes: movement.dynamic_update_slice(
+        given[0], given[1], given[2:]
+    ),
+    "pad": lambda _, one, given, shapes: movement.pad(given[0], given[1], one),
+    "concatenate": lambda _, one, given, shapes: np.concatenate(given, one.numbers("dimensions")[0]),
+    "iota": lambda machine, one, given, shapes: movement.iota(
+        one, dtype_of(one.shape.type, wide=machine.wide)
+    ),
+    "gather": lambda _, one, given, shapes: movement.gather(given[0], given[1], one),
+    "dot": lambda _, one, given, shapes: windows.dot(given[0], given[1], one),
+    "convolution": lambda _, one, given, shapes: windows.convolution(given[0], given[1], one),
+    "get-dimension-size": lambda _, one, given, shapes: np.asarray(
+        given[0].shape[one.numbers("dimensions")[0]], np.int32
+    ),
+    "reduce-precision": lambda _, one, given, shapes: given[0],
+    "tuple": lambda _, one, given, shapes: tuple(given),
+    "get-tuple-element": lambda _, one, given, shapes: given[0][one.numbers("index")[0]],
+    "after-all": lambda _, one, given, shapes: np.zeros((), bool),
+    "add-dependency": lambda _, one, given, shapes: given[0],
+    "copy-start": lambda _, one, given, shapes: (given[0], given[0], np.zeros((), np.uint32)),
+    "copy-done": lambda _, one, given, shapes: given[0][0],
+    "domain": lambda _, one, given, shapes: given[0],
+    "cholesky": lambda _, one, given, shapes: np.linalg.cholesky(given[0].astype(np.float64)),
+}
+
+# --------------------------------------------------------------- all devices
+
+Together: TypeAlias = Callable[[Machine, Instruction, Sequence[Each]], Each]
+
+
+def _called(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    return machine.run(machine.module.computations[one.called()[0]], given)
+
+
+def _while(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    """A loop; a device whose condition is false keeps what it holds while others go on."""
+    condition, body = (
+        machine.module.computations[one.attributes[key].lstrip("%")] for key in ("condition", "body")
+    )
+    state = list(given[0])
+    while True:
+        goes_on = [bool(flag) for flag in machine.run(condition, [state])]
+        if not any(goes_on):
+            return state
+        machine.steps[0] += 1
+        if machine.steps[0] > MOST_STEPS:
+            msg = f"a loop of more than {MOST_STEPS} iterations is not evaluated"
+            raise UnsupportedError(msg)
+        after = machine.run(body, [state])
+        state = [new if flag else old for new, old, flag in zip(after, state, goes_on, strict=True)]
+
+
+def _conditional(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    names = one.called()
+    indices = [int(index) for index in given[0]]
+    if "true_computation" in one.attributes:
+        indices = [1 - index for index in indices]
+    indices = [index if 0 <= index < len(names) else len(names) - 1 for index in indices]
+    made = {
+        index: machine.run(machine.module.computations[names[index]], [given[1 + index]])
+        for index in set(indices)
+    }
+    return [made[index][device] for device, index in enumerate(indices)]
+
+
+def _partition_id(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    return [np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)]
+
+
+def _replica_id(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
+
+
+def _groups(machine: Machine, one: Instruction) -> list[list[int]]:
+    """The devices that take part in a collective together, by group."""
+    partitions, replicas = machine.module.partitions, machine.module.replicas
+    text = one.attributes.get("replica_groups", "{}")
+    if one.attributes.get("use_global_device_ids") == "true":
+        return movement.groups(text, machine.devices)
+    listed = movement.groups(text, replicas)
+    if "channel_id" in one.attributes:  # the replicas of a group, with all of their partitions
+        return [[r * partitions + p for r in group for p in range(partitions)] for group in listed]
+    return [[r * partitions + p for r in group] for p in range(partitions) for group in listed]
+
+
+def _collective(
+    machine: Machine, one: Instruction, given: Sequence[Each], work: Callable[[list[Array]], list[Array]]
+) -> Each:
+    """What `work` makes of each operand of a group's members, member by member."""
+    made: list[list[Any]] = [[None] * machine.devices for _ in given]
+    for group in _groups(machine, one):
+        for which, each in enumerate(given):
+            for device, value in zip(group, work([each[device] for device in group]), strict=True):
+                made[which][device] = value
+    shapes = one.shape.parts or (one.shape,)
+    held = [[machine.held(v, shape) for v in values] for values, shape in zip(made, shapes, strict=True)]
+    return held[0] if one.shape.type != "tuple" else [tuple(values) for values in zip(*held, strict=True)]
+
+
+def _total(machine: Machine, one: Instruction, parts: list[Array]) -> Array:
+    name = one.attributes["to_apply"].lstrip("%")
+    return functools.reduce(lambda x, y: np.asarray(machine.scalars(name, [x, y])), parts)
+
+
+def _all_reduce(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    def work(parts: list[Array]) -> list[Array]:
+        return [_total(machine, one, parts)] * len(parts)
+
+    return _collective(machine, one, given, work)
+
+
+def _reduce_scatter(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    dim = one.numbers("dimensions")[0]
+
+    def work(parts: list[Array]) -> list[Array]:
+        return list(np.split(_total(machine, one, parts), len(parts), dim))
+
+    return _collective(machine, one, given, work)
+
+
+def _all_gather(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    dim = one.numbers("dimensions")[0]
+
+    def work(parts: list[Array]) -> list[Array]:
+        return [np.concatenate(parts, dim)] * len(parts)
+
+    return _collective(machine, one, given, work)
+
+
+def _all_to_all(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    dims = one.numbers("dimensions")
+    if dims:
+
+        def work(parts: list[Array]) -> list[Array]:
+            pieces = [np.split(part, len(parts), dims[0]) for part in parts]
+            return [np.concatenate([piece[at] for piece in pieces], dims[0]) for at in range(len(parts))]
+
+        return _collective(machine, one, given, work)
+    made: list[Any] = [None] * machine.devices
+    for group in _groups(machine, one):
+        for at, device in enumerate(group):
+            made[device] = tuple(given[at][other] for other in group)
+    return made
+
+
+def _collective_permute(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    pairs = one.numbers("source_target_pairs")
+    across = "channel_id" in one.attributes
+    made = [np.zeros_like(value) for value in given[0]]
+    for source, target in zip(pairs[::2], pairs[1::2], strict=True):
+        for other in range(1 if across else machine.module.partitions):
+            step = 1 if across else machine.module.partitions
+            made[target * step + other] = given[0][source * step + other]
+    return list(made)
+
+
+def _collective_broadcast(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    return _collective(machine, one, given, lambda parts: [parts[0]] * len(parts))
+
+
+def _custom(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
+    target = one.attributes.get("custom_call_target", "").strip('"')
+    if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
+        msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
+        raise UnsupportedError(msg)
+    return [
+        _custom_call(machine, one, [each[device] for each in given], ()) for device in range(machine.devices)
+    ]
+
+
+TOGETHER: Mapping[str, Together] = {
+    "call": _called,
+    "fusion": _called,
+    "while": _while,
+    "conditional": _conditional,
+    "partition-id": _partition_id,
+    "replica-id": _replica_id,
+    "all-reduce": _all_reduce,
+    "reduce-scatter": _reduce_scatter,
+    "all-gather": _all_gather,
+    "all-to-all": _all_to_all,
+    "collective-permute": _collective_permute,
+    "collective-broadcast": _collective_broadcast,
+    "custom-call": _custom,
+}
+
+
+def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sharding]) -> list[list[Array]]:
+    """The arguments of each device: whole arrays, or the parts of which the entry's parameters are."""
+    made = list[list[Array]]()
+    for parameter, array, sharding in zip(module.entry.parameters, whole, shardings, strict=True):
+        devices = module.partitions * module.replicas
+        if parameter.shape.dims == array.shape:
+            made.append([array] * devices)
+        else:
+            made.append(sharding.cut(array, module.partitions) * module.replicas)
+    return made
+
+
+def results_of(
+    module: Module, made: Each, shapes: Sequence[Shape], shardings: Sequence[Sharding]
+) -> list[list[Array]]:
+    """The whole arrays of each result, once for every copy that a device holds."""
+    root = module.entry.result.shape
+    per_device = [value if isinstance(value, tuple) else (value,) for value in made]
+    parts = root.parts or (root,)
+    found = list[list[Array]]()
+    for at, (part, shape, sharding) in enumerate(zip(parts, shapes, shardings, strict=True)):
+        values = [value[at] for value in per_device]
+        found.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
+    return found

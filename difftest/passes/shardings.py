@@ -1,0 +1,92 @@
+"""Shardings as HLO writes them: which part of an array each partition holds."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.passes.hlo import Instruction, UnreadableError, split
+
+Array: TypeAlias = NDArray[Any]
+
+_TILED = re.compile(
+    r"devices=\[(?P<tiles>[\d,]+)\](?:<=\[(?P<dims>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<listed>[\d,]+))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How an array is cut: `tiles` count the parts of each dim, `devices` say who holds which.
+
+    The last dim of `devices` has those that hold the same part. Without tiles every partition holds all.
+    """
+
+    tiles: tuple[int, ...] = ()
+    devices: tuple[tuple[int, ...], ...] = ()
+
+    def cut(self, array: Array, partitions: int) -> list[Array]:
+        """The part of each partition; what is beyond the array's end is padded with zeros."""
+        if not self.tiles:
+            return [array] * partitions
+        sizes = [-(-size // tiles) for size, tiles in zip(array.shape, self.tiles, strict=True)]
+        short = [
+            (0, size * tiles - had) for size, tiles, had in zip(sizes, self.tiles, array.shape, strict=True)
+        ]
+        padded = np.pad(array, short)
+        parts = [array] * partitions
+        for place, holders in zip(np.ndindex(*self.tiles), self.devices, strict=True):
+            at = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, sizes, strict=True))
+            for device in holders:
+                parts[device] = padded[at]
+        return parts
+
+    def joined(self, parts: list[Array], dims: tuple[int, ...]) -> list[Array]:
+        """The array of these `dims` of which the partitions hold `parts`, once of each that has a copy."""
+        if not self.tiles:
+            return parts
+        return [self._joined(parts, dims, copy) for copy in range(len(self.devices[0]))]
+
+    def _joined(self, parts: list[Array], dims: tuple[int, ...], copy: int) -> Array:
+        sizes = parts[0].shape
+        whole = np.zeros(
+            [size * tiles for size, tiles in zip(sizes, self.tiles, strict=True)], parts[0].dtype
+        )
+        for place, holders in zip(np.ndindex(*self.tiles), self.devices, strict=True):
+            at = tuple(slice(i * size, (i + 1) * size) for i, size in zip(place, sizes, strict=True))
+            whole[at] = parts[holders[copy]]
+        return whole[tuple(slice(0, dim) for dim in dims)]
+
+
+def sharding_of(text: str, rank: int) -> Sharding:
+    """The sharding of an array with `rank` dims; `UnreadableError` for one that is not supported."""
+    tiled = _TILED.search(text)
+    if tiled is None:
+        if not text or "replicated" in text or "maximal" in text or "manual" in text:
+            return Sharding()
+        msg = f"no sharding that this program reads: {text[:100]!r}"
+        raise UnreadableError(msg)
+    tiles = _numbers(tiled["tiles"])
+    if tiled["listed"]:
+        devices = np.array(_numbers(tiled["listed"]))
+    else:
+        dims = _numbers(tiled["dims"])
+        devices = np.arange(np.prod(dims)).reshape(dims)
+        devices = devices.transpose(_numbers(tiled["order"])) if tiled["order"] else devices
+    cut, groups = tiles[:rank], devices.reshape(int(np.prod(tiles[:rank], dtype=int)), -1)
+    return Sharding(cut, tuple(tuple(int(device) for device in group) for group in groups))
+
+
+def shardings_of(instruction: Instruction) -> tuple[Sharding, ...]:
+    """The sharding of each array of an instruction's result; replicated where it says nothing."""
+    text = instruction.attributes.get("sharding", "")
+    parts = instruction.shape.parts or (instruction.shape,)
+    inner = split(text[1:-1]) if text.startswith("{{") else (text,) * len(parts)
+    return tuple(sharding_of(one, len(part.dims)) for one, part in zip(inner, parts, strict=False)) or (
+        (Sharding(),) * len(parts)
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))

@@ -1,0 +1,113 @@
+"""Smaller modules for a pass: a part of the entry, with other instructions as parameters."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.passes.evaluate import Machine, arguments_of
+from difftest.passes.guilty import Call, Layout, Verdict
+from difftest.passes.hlo import Computation, Instruction, Module, written
+
+Array: TypeAlias = NDArray[Any]
+
+OF_SEVERAL = (
+    *("partition-id", "replica-id", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
+    *("collective-permute", "collective-broadcast"),
+)
+"""Instructions whose value on one device depends on the others, or on which device it is."""
+
+LEAVES = ("parameter", "constant", "iota")
+"""Instructions that a parameter would not make smaller."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A module on its way to the smallest: its entry, and the values of all instructions on one device.
+
+    `cut` names the instructions that are parameters in it.
+    """
+
+    module: Module
+    root: str
+    cut: frozenset[str]
+    values: Mapping[str, Any]
+    partitions: int
+
+    @property
+    def entry(self) -> Computation:
+        """The entry, with the chosen root and parameters."""
+        by_name = {one.name: one for one in self.module.entry.instructions}
+        kept = tuple(replace(one, operands=()) if one.name in self.cut else one for one in by_name.values())
+        needed = Computation("smallest", kept, self.root).needed()
+        given = [one for one in needed if one.name in self.cut or one.opcode == "parameter"]
+        numbers = {one.name: number for number, one in enumerate(given)}
+        made = tuple(_parameter(one, numbers[one.name]) if one.name in numbers else one for one in needed)
+        return Computation("smallest", made, self.root)
+
+    @property
+    def size(self) -> int:
+        """How many instructions compute something."""
+        return sum(one.opcode not in LEAVES for one in self.entry.instructions)
+
+    @property
+    def call(self) -> Call:
+        """What its parameters hold."""
+        given = tuple(np.asarray(self.values[one.name]) for one in self.entry.parameters)
+        return Call(arguments=given, numbers="the numbers of the whole program")
+
+    def text(self, name: str) -> str:
+        """The module as HLO."""
+        return written(self.module, self.entry, name, self.partitions)
+
+    def smaller(self) -> Iterator["Candidate"]:
+        """Candidates with another root, then those with one more instruction as a parameter; smallest first."""
+        inside = [one for one in self.entry.instructions if one.opcode not in LEAVES and _is_array(one)]
+        others = [one.name for one in inside if one.name != self.root]
+        roots = [replace(self, root=name) for name in others]
+        cuts = [replace(self, cut=self.cut | {name}) for name in others]
+        for kind in (roots, cuts):
+            yield from sorted((each for each in kind if each.size < self.size), key=lambda one: one.size)
+
+
+def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
+    """The module before the guilty pass, on the numbers that show it.
+
+    After the partitioner these are the programs of each device, without what it exchanges with others.
+    """
+    if verdict.before is None or verdict.call is None:
+        return ()
+    module, layout = verdict.before.module, Layout().at(verdict.before)
+    held = arguments_of(module, verdict.call.arguments, layout.inputs)
+    with np.errstate(all="ignore"):
+        values = Machine(module, wide=False).values(module.entry, held)
+    shared = frozenset(one.name for one in module.entry.instructions if one.opcode in OF_SEVERAL)
+    if not shared and all(map(_is_whole, module.entry.parameters, verdict.call.arguments)):
+        return (Candidate(module, module.entry.root, shared, _on(values, 0), module.partitions),)
+    by_name = {one.name: one for one in module.entry.instructions}
+    root = module.entry.root
+    while root in shared and by_name[root].operands:
+        root = by_name[root].operands[0]
+    return tuple(
+        Candidate(module, root, shared, _on(values, device), 1)
+        for device in range(module.partitions * module.replicas)
+    )
+
+
+def _is_whole(parameter: Instruction, array: Array) -> bool:
+    return parameter.shape.dims == array.shape
+
+
+def _on(values: Mapping[str, Sequence[Any]], device: int) -> dict[str, Any]:
+    return {name: each[device] for name, each in values.items()}
+
+
+def _parameter(one: Instruction, number: int) -> Instruction:
+    kept = {key: value for key, value in one.attributes.items() if key == "sharding"}
+    return Instruction(one.name, one.shape, "parameter", (), kept, str(number))
+
+
+def _is_array(one: Instruction) -> bool:
+    return one.shape.type not in ("tuple", "token")
