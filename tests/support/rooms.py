@@ -63,7 +63,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
             {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
         ),
         frozenset({"exceptions", "torch"}),
-        frozenset({"runs", "xla"}),
+        frozenset({"checkpoints", "runs", "xla"}),
         frozenset({"tpu"}),
         frozenset({"backends", "faults"}),
         frozenset({"isolate"}),
