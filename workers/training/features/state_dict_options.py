@@ -25,7 +25,6 @@ READ = {
 """The options with which a state is read."""
 
 LOADED = {**READ, "broadcast": StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)}
-
 """Those with which it is loaded."""
 
 
