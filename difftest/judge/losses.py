@@ -33,13 +33,12 @@ def losses(outcome: Outcome) -> Losses:
     """The losses of a run."""
     if isinstance(outcome, Failure) or len(outcome.steps) < LEAST_STEPS:
         return Losses()
-    values = [_number(step.get(_LOSS)) for step in outcome.steps]
-    if None in values:
+    numbers = (_number(step.get(_LOSS)) for step in outcome.steps)
+    values = [number for number in numbers if number is not None]
+    if len(values) < len(outcome.steps):
         return Losses()
     floors = (float(noise.floor(step[_LOSS].pieces[0])) for step in outcome.noise if _LOSS in step)
-    return Losses(
-        values=tuple(_kept(value) for value in values if value is not None), noise=tuple(map(_kept, floors))
-    )
+    return Losses(values=tuple(map(_kept, values)), noise=tuple(map(_kept, floors)))
 
 
 def _number(loss: Sharded | None) -> float | None:

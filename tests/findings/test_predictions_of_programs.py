@@ -1,5 +1,6 @@
 """Models of known faults of single operators: each gives the numbers of its fault, and no others."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ from difftest.cases.case import Case
 from difftest.cases.layers.operator import Items, Operand, Operator, Reference
 from difftest.cases.layout import Shard
 from difftest.judge.measured import measure_run
-from difftest.judge.predictions import load
+from difftest.judge.predictions import load, names
+from difftest.judge.stage import Stage
+from generators.cases import case_at
 
 INPUT = Reference("input")
 
@@ -176,6 +179,23 @@ def test_an_rms_norm_of_a_program_loses_its_epsilon() -> None:
     case = a_program(call)
     squares = (given**2).mean(1, keepdims=True)
     require_predicted("lost_epsilon", case, given / np.sqrt(squares + 0.5), given / np.sqrt(squares))
+
+
+@pytest.mark.parametrize("path", ["modules", "operators"])
+def test_no_prediction_fails_whatever_the_operator_and_its_arguments_are(path: str) -> None:
+    """A prediction that raises would end a campaign."""
+    for index in range(120):
+        case = case_at(6, index, paths=(path,), max_world_size=2)
+        if case.model.rejects or not (shapes := case.model.parameters()):
+            continue
+        name, shape = next(iter(shapes.items()))
+        right = np.ones(shape)
+        values = {(Stage.FORWARD, f"{name.partition('.')[0]}.output"): right, (Stage.BACKWARD, name): right}
+        expected = oracle(case, values)
+        actual = trace(case, {key: 2 * one for key, one in values.items()})
+        run = measure_run(case, "backend", "side", expected, actual)
+        for key, one in itertools.product(run.measured, names()):
+            assert load(one).predicts(run, key) in {True, False}, (case.id, one)
 
 
 def test_what_belongs_to_no_program_is_none_of_these() -> None:

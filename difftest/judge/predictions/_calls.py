@@ -44,6 +44,16 @@ class Call:
         """An argument that is passed by name, to the function or to the class of the module."""
         return self.layer.named_arguments.get(name)
 
+    def number(self, name: str, default: float) -> float:
+        """A number that is passed by name; `default` where there is none."""
+        given = self.option(name)
+        return float(given) if isinstance(given, int | float) else default
+
+    def epsilon(self, default: float) -> float:
+        """The epsilon of a norm, passed by name or by position."""
+        small = (one for one in self.plain_numbers() if 0.0 < one < 1.0)
+        return self.number("eps", next(small, default))
+
     def plain_numbers(self) -> list[float]:
         """The numbers among the arguments that are passed by position, to the function or to the class."""
         made = self.layer.made.arguments if isinstance(self.layer, Module) else ()

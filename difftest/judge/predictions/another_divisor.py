@@ -14,6 +14,8 @@ from difftest.judge.measured import Floats, Key, MeasuredRun
 from difftest.judge.predictions import _calls
 from difftest.judge.stage import Stage
 
+POOL = "nn.functional.avg_pool"
+
 CLOSE = 1e-3
 """How far a number of elements may be from a whole one, relatively; half types round by more."""
 
@@ -22,7 +24,9 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether each element is the right sum divided by another number of elements, or by another divisor."""
     call = _calls.call_at(run, at)
     divisor = call.option("divisor_override") if call else None
-    if at[1] is not Stage.FORWARD or not call or not isinstance(divisor, int) or not divisor:
+    if at[1] is not Stage.FORWARD or not call or not call.function.startswith(POOL):
+        return False
+    if not isinstance(divisor, int) or not divisor:
         return False
     truth, floors, value = _calls.compared(run, at)
     decided = np.isfinite(floors)
@@ -44,6 +48,6 @@ def _kernel(call: "_calls.Call") -> int:
     made = call.layer.made.arguments if isinstance(call.layer, Module) else ()
     sizes = (call.option("kernel_size"), *call.layer.arguments, *made)
     size = next((one for one in sizes if isinstance(one, int | Items)), 1)
-    dims = int(call.function[-2]) if call.function.endswith("d") else 1
+    dims = int(call.function.removeprefix(POOL).removesuffix("d"))
     whole = [one for one in size.items if isinstance(one, int)] if isinstance(size, Items) else [size] * dims
     return math.prod(whole)

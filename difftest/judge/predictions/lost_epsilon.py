@@ -41,8 +41,7 @@ def _is_without_epsilon(run: MeasuredRun, at: Key) -> bool:
     if not call or call.function != RMS_NORM or not (tensors := list(call.tensors())):
         return False
     truth, given = run.truth(at)[0], tensors[0]
-    epsilon = call.option("eps") or next((one for one in call.plain_numbers() if 0.0 < one < 1.0), None)
-    added = float(str(epsilon)) if epsilon else 2.0 * _calls.roundoff(run)
+    added = call.epsilon(2.0 * _calls.roundoff(run))
     if given.shape != truth.shape:
         return False
     for dims in range(1, given.ndim + 1):

@@ -18,6 +18,6 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     wrong = [(of, name) for (n, of, name), one in run.measured.items() if n == step and beyond(one)]
     if any(of is Stage.FORWARD for of, _ in wrong):
         return False
-    first = next(iter(case.layout.parameters)).rpartition(".")[0] if case.model.own else "0"
+    first = next(iter(case.layout.parameters), "").rpartition(".")[0] if case.model.own else "0"
     sent = bool(case.model.masked or case.model.segments)
     return sent or all(name.startswith(f"{first}.") for of, name in wrong if of is Stage.BACKWARD)

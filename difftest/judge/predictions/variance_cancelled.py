@@ -43,8 +43,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         return False
     off = np.where(np.isfinite(floors), np.abs(value - truth) - THRESHOLD * floors, 0.0)
     factor = max([1.0, *(float(np.abs(one).max(initial=0.0)) for one in others)])
-    epsilon = call.option("eps") or next((one for one in call.plain_numbers() if 0.0 < one < 1.0), EPSILON)
-    for numbers, inverses in _bounds(given, float(str(epsilon)), _calls.roundoff(run)):
+    for numbers, inverses in _bounds(given, call.epsilon(EPSILON), _calls.roundoff(run)):
         if given.shape == truth.shape and bool((off <= factor * numbers).all()):
             return True
         if given.shape != truth.shape and truth.size == inverses.size:
