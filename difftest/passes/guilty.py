@@ -42,9 +42,9 @@ class Call:
 class Verdict:
     """Which pass is at fault.
 
-    `kind` is `pass`, `crash` (the pass did not end), `code generation` (wrong after the last pass), `frontend` (XLA computes
-    what it was given) or `unclear`. `reason` says it in a sentence. `before` is right and `after` is wrong.
-    `evaluated` of `snapshots` were evaluated.
+    `kind` is `pass`, `crash` (the pass did not end), `code generation` (wrong after the last pass),
+    `frontend` (XLA computes what it was given) or `unclear`. `reason` says it in a sentence, and `control`
+    what was right. `before` is right and `after` is wrong. `evaluated` of `snapshots` were evaluated.
     """
 
     kind: str
@@ -176,7 +176,7 @@ class Layout:
     whole: tuple[tuple[int, ...], ...] = ()
 
     def at(self, snapshot: Snapshot) -> "Layout":
-        """The layout after another snapshot: its shardings, as long as its parameters and results are whole."""
+        """The layout after another snapshot: its shardings, while its parameters and results are whole."""
         try:
             entry = snapshot.module.entry
             parts = entry.result.shape.parts or (entry.result.shape,)

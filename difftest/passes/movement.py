@@ -16,7 +16,7 @@ def broadcast(x: Array, one: Instruction) -> Array:
     """`x` with its dims at the places that `dimensions` names."""
     places = one.numbers("dimensions")
     dims = [1] * len(one.shape.dims)
-    order = np.argsort(places) if places else []
+    order = sorted(range(len(places)), key=lambda at: places[at])
     for place, size in zip(places, x.shape, strict=True):
         dims[place] = size
     return np.broadcast_to(x.transpose(order).reshape(dims), one.shape.dims)

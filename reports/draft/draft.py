@@ -22,7 +22,7 @@ from difftest.ground import installed, plugins
 from difftest.ground.printable import printable
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
-from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
+from difftest.records.evidence import GUILTY_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft import private, words
@@ -47,7 +47,9 @@ class Draft:
     what it printed; both empty where there is none. `listed`: the script is the ledger's. `ran_here` says
     that difftest itself wrote and ran that script, with that output. `collected` is the output of
     `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
-    `graph` is StableHLO that the script made, and `compile` a program that compiles it. `run` is a run of
+    `graph` is StableHLO that the script made, and `compile` a program that compiles it.
+    `before_pass` and `after_pass` are the smallest module before and after XLA's guilty pass, empty where
+    there is none. `run` is a run of
     `case`, whose numbers stand in for `of_original`, the measurement of the case that showed the finding
     first. `called` is what users call each backend, and `reason` that of the ledger's entry about the
     finding, empty where there is none.
@@ -68,6 +70,8 @@ class Draft:
     artifacts: tuple[str, ...] = ()
     graph: str = ""
     compile: str = ""
+    before_pass: str = ""
+    after_pass: str = ""
     run: ReducedRun | None = None
     called: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
@@ -190,7 +194,7 @@ class Draft:
     @property
     def further(self) -> tuple[tuple[str, str], ...]:
         """The other evidence, as pairs of label and text."""
-        rest = {*self.finding.evidence} - {*TWO_BY_TWO, REPLAYED}
+        rest = {*self.finding.evidence} - {*TWO_BY_TWO, REPLAYED, GUILTY_PASS}
         return tuple(
             (label(name), self._in_the_users_words(text))
             for name, text in self.finding.evidence.items()
@@ -205,6 +209,11 @@ class Draft:
     def replayed(self) -> str:
         """What a replay on another XLA showed; empty where there was none."""
         return self.finding.evidence.get(REPLAYED, "")
+
+    @property
+    def guilty_pass(self) -> str:
+        """The pass of XLA that is at fault, and why; empty where it was not looked for."""
+        return self.finding.evidence.get(GUILTY_PASS, "")
 
     @property
     def tolerance(self) -> str:
