@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,7 +25,7 @@ from difftest.records import bundle_lines
 from difftest.records.bundle_lines import EVIDENCE, LINES, MISSING, REQUESTED, Absent, Run, Who
 from difftest.records.bundle_runs import RUNS, outcome_of, save
 from difftest.records.case_files import read_case, write_case
-from difftest.records.condensed import restore
+from difftest.records.condensed import joined, restore
 from difftest.records.disk import append, replace_file
 from difftest.records.observation import REFUSED, UNSUPPORTED
 
@@ -92,6 +93,10 @@ class Recorded:
         return self.refusals.get(case.id)
 
 
+Key: TypeAlias = tuple[str, str, frozenset[tuple[str, str]]]
+"""A run's case, backend and options."""
+
+
 class Joined:
     """Several bundles as one campaign: `cases` with indices, `backends`, and `execute`, a look-up of runs."""
 
@@ -99,9 +104,9 @@ class Joined:
         self.backends: dict[str, Recorded] = {}
         self._cases: dict[str, Case] = {}
         self._indices: dict[str, int] = {}
-        self._runs: dict[tuple[str, str, frozenset[tuple[str, str]]], list[tuple[Path, Run]]] = {}
+        self._runs: dict[Key, list[tuple[Path, Run]]] = {}
         self._absent: dict[tuple[str, str], Absent] = {}
-        self._oracles = defaultdict[str, list[tuple[Path, Run]]](list)
+        self._oracles = defaultdict[Key, list[tuple[Path, Run]]](list)
         self._oracle, self._lock = oracle, threading.Lock()
         for root in roots:
             self._add(root)
@@ -136,7 +141,9 @@ class Joined:
             again = backend == self._oracle or (len(left) == 1 and left[0][1].index == EVIDENCE)
             root, run = left[0] if again else left.pop(0)
         what, outcome = f"run {run.number} of {root}", outcome_of(root, run)
-        if run.beside is not None and backend != self._oracle and isinstance(outcome, Trace):
+        if backend == self._oracle:
+            outcome = self._joined(run, outcome)
+        elif run.beside is not None and isinstance(outcome, Trace):
             outcome = self._restored(case, root, run, outcome)
         origin = outcome.origin
         if origin and (origin.case, origin.backend) != (case.id, backend):
@@ -144,9 +151,20 @@ class Joined:
             raise UsageError(msg)
         return _fitting(outcome, case, what, whole=backend == self._oracle)
 
+    def _joined(self, run: Run, outcome: Outcome) -> Outcome:
+        """The oracle's run, which may be condensed, with the digits that other bundles' have."""
+        if run.beside is None or not isinstance(outcome, Trace):
+            return outcome
+        others = (outcome_of(root, other) for root, other in self._oracles[run.key] if other is not run)
+        return joined([outcome, *(other for other in others if isinstance(other, Trace))])
+
     def _restored(self, case: Case, root: Path, run: Run, difference: Trace) -> Trace:
         """A condensed run, beside the oracle that all bundles share."""
-        own = [one for at, one in self._oracles[case.id] if at == root and one.number == run.beside]
+        own = [
+            one
+            for at, one in self._oracles[case.id, self._oracle, frozenset()]
+            if at == root and one.number == run.beside
+        ]
         noise = outcome_of(root, own[0]) if own else None
         values = self.execute(case, self._oracle, {})
         if not isinstance(noise, Trace) or not isinstance(values, Trace):
@@ -182,11 +200,11 @@ class Joined:
     def _takes(self, root: Path, run: Run) -> bool:
         """Adds a run to those that `execute` returns; False for the oracle's where another bundle has it.
 
-        A whole run of the oracle's takes the place of another bundle's condensed one: it serves all of them.
+        The oracle's runs of all bundles serve all of them.
         """
         recorded, of_oracle = self._runs.setdefault(run.key, []), run.backend == self._oracle
-        if of_oracle and not run.options:
-            self._oracles[run.case].append((root, run))
+        if of_oracle:
+            self._oracles[run.key].append((root, run))
         if recorded and recorded[0][0] != root:
             if not of_oracle:
                 msg = (
@@ -194,8 +212,6 @@ class Joined:
                     "each backend's runs must come from one bundle"
                 )
                 raise UsageError(msg)
-            if recorded[0][1].beside is not None and run.beside is None:
-                recorded[:] = [(root, run)]
             return False
         recorded.append((root, run))
         return True

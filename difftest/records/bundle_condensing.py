@@ -41,23 +41,24 @@ def condense(root: Path, oracle: str) -> None:
 
 def _condensed(root: Path, case: Case, runs: Sequence[Run], oracle: str) -> dict[int, Run]:
     """The new lines of a case whose runs were condensed, by number."""
-    truths = [run for run in runs if run.backend == oracle]
     traced = {run.number: outcome for run in runs if isinstance(outcome := outcome_of(root, run), Trace)}
-    if not truths or truths[0].number not in traced or any(run.options for run in runs):
+    truths = sorted((run for run in runs if run.backend == oracle), key=lambda run: len(run.options))
+    if not truths or truths[0].options or any(run.number not in traced for run in truths):
         return {}
-    number = truths[0].number
+    numbers = [run.number for run in truths]
     others = {
         run.number: (run.backend, run.side, traced[run.number])
         for run in runs
         if run.number in traced and run.backend != oracle
     }
-    made = condensed(case, traced[number], others)
+    made = condensed(case, [traced[number] for number in numbers], others)
     if made is None:
         return {}
+    kept = dict(zip(numbers, made[0], strict=True)) | made[1]
     lines = {}
     for run in runs:
-        if run.number in {number, *others}:
+        if run.number in kept:
             remove(root, run)
-            digests = save(root, run.number, made[0] if run.number == number else made[1][run.number])
-            lines[run.number] = msgspec.structs.replace(run, digests=digests, beside=number)
+            digests = save(root, run.number, kept[run.number])
+            lines[run.number] = msgspec.structs.replace(run, digests=digests, beside=numbers[0])
     return lines

@@ -1,13 +1,14 @@
-"""Smaller bundles: of a case whose runs all agree with the oracle, what the agreement rests on.
+"""Smaller bundles: of the tensors in which all runs agree with the oracle, what the agreement rests on.
 
-Such a case keeps few digits of the oracle and of its noise, and of every other run its difference from the
-oracle, in eighths of the noise of each element: that is what the checks measure. What would be kept is judged
-beforehand, beside the runs themselves. A case in which anything differs, fails or would be judged otherwise
-stays as it was recorded, to the last bit.
+Such a tensor keeps few digits of the oracle and of its noise, and of every other run its difference from the
+oracle, in eighths of the noise of each element: that is what the checks measure. A tensor that is off in any
+run keeps the oracle's digits, and that run's. What would be kept is judged beforehand, beside the runs
+themselves: a case of which anything would be judged otherwise stays as it was recorded, to the last bit.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,9 @@ import numpy.typing as npt
 from difftest.cases.case import Case
 from difftest.cases.layout import ALONE, local_slices
 from difftest.ground.errors import UsageError
-from difftest.judge.comparator import compare
+from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Array, Sharded, Tensors, Trace
+from difftest.judge.stage import Stage
 
 FEWEST_ELEMENTS = 17
 """Tensors with fewer elements, such as losses, are kept as they are."""
@@ -32,33 +34,46 @@ COUNT = np.int16
 ZERO, NEGATIVE_ZERO = np.iinfo(COUNT).min, np.iinfo(COUNT).min + 1
 """The counts that stand for zeros where the oracle has none, whatever the difference is."""
 
-MOST = int(np.iinfo(COUNT).max) - 1
+MOST = 12 * UNITS_OF_NOISE
+"""The greatest number of units, above the 10 times the noise that are reported: what is farther off stays exact."""
 
 Floats = npt.NDArray[np.float64]
+Where: TypeAlias = tuple[int, tuple[Stage, str]]
+"""A tensor of a run: its step, and its key there."""
 
 
 def condensed(
-    case: Case, truth: Trace, runs: Mapping[int, tuple[str, str, Trace]]
-) -> tuple[Trace, dict[int, Trace]] | None:
-    """The oracle's trace and the others', by number, as they are kept; None where they must stay as they are.
+    case: Case, truths: Sequence[Trace], runs: Mapping[int, tuple[str, str, Trace]]
+) -> tuple[list[Trace], dict[int, Trace]] | None:
+    """The oracle's traces and the others', by number, as they are kept; None where they must stay whole.
 
-    `runs` has the backend, the side and the trace of every other run.
+    `truths` are the oracle's runs with different samples of the noise: runs count in the noise of the first,
+    and are judged beside each. `runs` has the backend, the side and the trace of every other run.
     """
-    if not all(_finite(truth)):
+    unequal = any(_values(truth) != _values(truths[0]) for truth in truths)
+    if unequal or any(len(run.steps) != len(truths[0].steps) for _, _, run in runs.values()):
         return None
-    rough, kept = _rough(truth), dict[int, Trace]()
+    first = _rough(truths[0], frozenset())
+    apart = {number: _apart(case, truths[0], first, run) for number, (_, _, run) in runs.items()}
+    exact = frozenset[Where]().union(_not_finite(truths[0]), *apart.values())
+    rough = [_rough(truth, exact) for truth in truths]
+    kept = dict[int, Trace]()
     for number, (backend, side, run) in runs.items():
-        difference = _difference(case, truth, rough, run)
-        if difference is None:
-            return None
-        restored = restore(case, rough, rough, difference)
-        pairs = ((truth, run), (rough, restored))
-        verdicts = {compare(case, backend, side, *pair).verdict for pair in pairs}
-        if verdicts != {"agree"} or not _same_zeros(run, restored):
+        difference = _difference(case, truths[0], rough[0], run, apart[number])
+        restored = restore(case, rough[0], rough[0], difference)
+        alike = (
+            _judged(compare(case, backend, side, truth, run))
+            == _judged(compare(case, backend, side, short, restored))
+            for truth, short in zip(truths, rough, strict=True)
+        )
+        if not all(alike) or not _same_zeros(run, restored):
             return None
         kept[number] = difference
-    alike = _distinct(run for _, _, run in runs.values()) == _distinct(kept.values())
-    return (rough, kept) if alike else None
+    backends = [backend for backend, _, _ in runs.values()]
+    as_distinct = _distinct(backends, [run for _, _, run in runs.values()]) == _distinct(
+        backends, kept.values()
+    )
+    return (rough, kept) if as_distinct else None
 
 
 def restore(case: Case, values: Trace, noise: Trace, difference: Trace) -> Trace:
@@ -84,25 +99,77 @@ def shortened(values: Array) -> Floats:
     return ((bits + (1 << (dropped - 1))) >> dropped << dropped).view(np.float64)
 
 
+def joined(truths: Sequence[Trace]) -> Trace:
+    """One oracle's run of several bundles: of every tensor, the copy with the most digits.
+
+    `UsageError` where they are not of one run.
+    """
+    best = truths[0]
+    for truth in truths[1:]:
+        try:
+            best = _more_digits(best, truth)
+        except (ValueError, KeyError) as error:
+            msg = f"two bundles have different runs of the oracle: {error}"
+            raise UsageError(msg) from error
+    return best
+
+
+def _more_digits(one: Trace, other: Trace) -> Trace:
+    steps, noise = list[Tensors](), list[Tensors]()
+    for step, noises, theirs, their_noise in zip(one.steps, one.noise, other.steps, other.noise, strict=True):
+        better = {key for key, tensor in step.items() if _is_short(tensor) and not _is_short(theirs[key])}
+        steps.append({key: theirs[key] if key in better else tensor for key, tensor in step.items()})
+        noise.append({key: their_noise[key] if key in better else tensor for key, tensor in noises.items()})
+    return replace(one, steps=tuple(steps), noise=tuple(noise))
+
+
+def _is_short(tensor: Sharded) -> bool:
+    return _applies(tensor) and all(
+        np.array_equal(shortened(piece), piece.astype(np.float64)) for piece in tensor.pieces.values()
+    )
+
+
+def _judged(comparison: Comparison) -> Comparison:
+    """What has to stay: all but the measured errors, which are a fraction of the noise off."""
+    return replace(comparison, measurements=(), canary="")
+
+
 def _applies(tensor: Sharded) -> bool:
     return not tensor.is_discrete and int(np.prod(tensor.shape)) >= FEWEST_ELEMENTS
 
 
-def _finite(truth: Trace) -> Iterator[bool]:
-    for step, noises in zip(truth.steps, truth.noise, strict=True):
+def _values(truth: Trace) -> list[tuple[Where, bytes]]:
+    return [
+        ((index, key), b"".join(piece.tobytes() for piece in tensor.pieces.values()))
+        for index, step in enumerate(truth.steps)
+        for key, tensor in step.items()
+    ]
+
+
+def _not_finite(truth: Trace) -> Iterator[Where]:
+    for index, (step, noises) in enumerate(zip(truth.steps, truth.noise, strict=True)):
         for key, tensor in step.items():
-            yield bool(np.isfinite(tensor.full(ALONE)).all() and np.isfinite(noises[key].full(ALONE)).all())
+            if not (np.isfinite(tensor.full(ALONE)).all() and np.isfinite(noises[key].full(ALONE)).all()):
+                yield index, key
 
 
-def _rough(truth: Trace) -> Trace:
-    def short(step: Tensors, tensors: Tensors) -> Tensors:
+def _rough(truth: Trace, exact: frozenset[Where]) -> Trace:
+    """The oracle's run with few digits of all tensors but the `exact` ones."""
+
+    def short(index: int, tensors: Tensors) -> Tensors:
+        step = truth.steps[index]
         return {
-            key: _short(tensor) if key in step and _applies(step[key]) else tensor
+            key: _short(tensor)
+            if (index, key) not in exact and key in step and _applies(step[key])
+            else tensor
             for key, tensor in tensors.items()
         }
 
-    noise = tuple(map(short, truth.steps, truth.noise))
-    return replace(truth, steps=tuple(map(short, truth.steps, truth.steps)), noise=noise)
+    steps, noise = (
+        tuple(short(index, tensors) for index, tensors in enumerate(side))
+        for side in (truth.steps, truth.noise)
+    )
+    return replace(truth, steps=steps, noise=noise)
 
 
 def _short(tensor: Sharded) -> Sharded:
@@ -122,24 +189,40 @@ def _units(noise: Sharded) -> Floats:
     return units
 
 
-def _difference(case: Case, truth: Trace, rough: Trace, run: Trace) -> Trace | None:
-    """The run as differences from the oracle; None where one of them is no number of units."""
+def _counts(case: Case, truth: Sharded, noise: Sharded, tensor: Sharded) -> dict[int, Array] | None:
+    """A tensor's difference from the oracle, by rank; None where one of them is no number of units."""
+    if tensor.misfits(case.layout.mesh) or any(piece.dtype == COUNT for piece in tensor.pieces.values()):
+        return None
+    expected, units, counts = truth.full(ALONE), _units(noise), dict[int, Array]()
+    for rank, piece in tensor.pieces.items():
+        own = local_slices(tensor.shape, tensor.placements, case.layout.mesh, rank)
+        count = _counted(piece.astype(np.float64), expected[own], units[own])
+        if count is None:
+            return None
+        counts[rank] = count
+    return counts
+
+
+def _apart(case: Case, truth: Trace, rough: Trace, run: Trace) -> frozenset[Where]:
+    """The tensors in which the run is farther off than it could be in a run that agrees."""
+    return frozenset(
+        (index, key)
+        for index, (tensors, step, noises) in enumerate(zip(run.steps, truth.steps, rough.noise, strict=True))
+        for key, tensor in tensors.items()
+        if key in step and _applies(step[key])
+        if tensor.shape != step[key].shape or _counts(case, step[key], noises[key], tensor) is None
+    )
+
+
+def _difference(case: Case, truth: Trace, rough: Trace, run: Trace, apart: frozenset[Where]) -> Trace:
+    """The run as differences from the oracle, but for the tensors in which it is `apart` from it."""
     steps = list[Tensors]()
-    for tensors, step, noises in zip(run.steps, truth.steps, rough.noise, strict=True):
+    for index, (tensors, step, noises) in enumerate(zip(run.steps, truth.steps, rough.noise, strict=True)):
         made = dict(tensors)
         for key, tensor in tensors.items():
-            if key not in step or not _applies(step[key]):
-                continue
-            if tensor.misfits(case.layout.mesh):
-                return None
-            expected, units, counts = step[key].full(ALONE), _units(noises[key]), dict[int, Array]()
-            for rank, piece in tensor.pieces.items():
-                own = local_slices(tensor.shape, tensor.placements, case.layout.mesh, rank)
-                count = _counted(piece.astype(np.float64), expected[own], units[own])
-                if count is None:
-                    return None
-                counts[rank] = count
-            made[key] = replace(tensor, pieces=counts)
+            if key in step and _applies(step[key]) and (index, key) not in apart:
+                counts = _counts(case, step[key], noises[key], tensor)
+                made[key] = replace(tensor, pieces=counts) if counts else tensor
         steps.append(made)
     return replace(run, steps=tuple(steps))
 
@@ -164,7 +247,8 @@ def _of_counts(count: Array, expected: Floats, units: Floats) -> Floats:
 
 
 def _restored(case: Case, tensor: Sharded, truth: Sharded | None, noise: Sharded | None) -> Sharded:
-    if truth is None or noise is None or not _applies(truth):
+    counted = {piece.dtype == COUNT for piece in tensor.pieces.values()} == {True}
+    if truth is None or noise is None or not _applies(truth) or not counted:
         return tensor
     if not truth.shape == noise.shape == tensor.shape or tensor.misfits(case.layout.mesh):
         msg = f"a tensor of shape {tensor.shape} beside one of {truth.shape}"
@@ -187,12 +271,12 @@ def _same_zeros(run: Trace, restored: Trace) -> bool:
     )
 
 
-def _distinct(runs: Iterable[Trace]) -> int:
-    """How many pieces have bits of their own: runs and ranks that differ slightly must still differ."""
+def _distinct(backends: Iterable[str], runs: Iterable[Trace]) -> int:
+    """How many pieces have bits of their own: a backend's runs and ranks that differ must still differ."""
     return len(
         {
-            (index, key, piece.shape, piece.tobytes())
-            for run in runs
+            (backend, index, key, piece.shape, piece.tobytes())
+            for backend, run in zip(backends, runs, strict=True)
             for index, step in enumerate(run.steps)
             for key, tensor in step.items()
             for piece in tensor.pieces.values()

@@ -87,6 +87,7 @@ class Distances:
             self.skipped["only one of the runs has them"] = max(
                 self.skipped["only one of the runs has them"], len(alone)
             )
+        self._before.update({key: one for key, one in mine.items() if key[0] == layout.START})
         samples = self._samples(step, mine, other)
         norms = _typical(mine.values())
         offs = []

@@ -1,13 +1,15 @@
-"""A condensed bundle gives the verdicts of the whole one, and stays whole where anything differs."""
+"""A condensed bundle gives the verdicts of the whole one, and keeps every bit of what differs."""
 
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_bundles import CASES, answer, recorded
+from sample_bundles import CASES as SMALL
+from sample_bundles import answer, recorded
 from samples import a_case, candidate, oracle
 
+from difftest.cases.layers.linear import Linear
 from difftest.ground.errors import UsageError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome, Trace
@@ -19,7 +21,8 @@ from difftest.records.condensed import condensed, restore, shortened
 
 ORACLE = "oracle"
 DDP, SPMD = ("ddp", "torch", "torch"), ("spmd", "xla", "torch_xla")
-LARGE = a_case(seed=3)
+LARGE = a_case((Linear(inputs=8, outputs=16), Linear(inputs=16, outputs=4)), seed=3)
+CASES = (LARGE, *SMALL)
 
 
 def bundle(root: Path, *backends: tuple[str, str, str], wrong: tuple[str, ...] = ()) -> Path:
@@ -86,14 +89,36 @@ def test_errors_are_measured_as_before_within_a_fraction_of_the_noise(tmp_path: 
         assert np.allclose(ratios[0], ratios[1], rtol=0.1, atol=0.15)
 
 
-def test_a_case_in_which_a_run_differs_stays_as_it_was(tmp_path: Path) -> None:
-    root = bundle(tmp_path / "bundle", DDP, SPMD, wrong=("spmd",))
-    before = {run.number: run for run in of(root)}
-    condense(root, ORACLE)
-    sharded = {case.id for case in CASES if case.world_size > 1}
-    assert sharded
-    assert all(run == before[run.number] for run in of(root) if run.case in sharded)
-    assert set(verdicts(root).values()) == {"agree", "diverge"}
+def divergences(root: Path) -> list[object]:
+    joined = Joined([root], ORACLE)
+    return [
+        compare(
+            case, name, traits.SIDE, joined.execute(case, ORACLE, {}), joined.execute(case, name, {})
+        ).divergences
+        for _, case in joined.cases
+        for name, traits in joined.backends.items()
+    ]
+
+
+def test_a_case_in_which_a_run_differs_keeps_the_digits_of_what_differs(tmp_path: Path) -> None:
+    whole = bundle(tmp_path / "whole", DDP, SPMD, wrong=("spmd",))
+    small = Path(shutil.copytree(whole, tmp_path / "small"))
+    condense(small, ORACLE)
+    assert divergences(small) == divergences(whole)
+    assert any(divergences(whole))
+    size, before = (sum(file.stat().st_size for file in (root / "runs").iterdir()) for root in (small, whole))
+    assert size < before
+
+
+@pytest.mark.parametrize("first", ["wrong", "right"])
+def test_bundles_of_one_case_share_the_digits_that_one_of_them_kept(tmp_path: Path, first: str) -> None:
+    right, wrong = bundle(tmp_path / "right", DDP), bundle(tmp_path / "wrong", SPMD, wrong=("spmd",))
+    expected = verdicts(right, wrong)
+    for root in (right, wrong):
+        condense(root, ORACLE)
+    roots = (wrong, right) if first == "wrong" else (right, wrong)
+    assert verdicts(*roots) == expected
+    assert set(expected.values()) == {"agree", "diverge"}
 
 
 @pytest.mark.parametrize("first", ["whole", "small"])
@@ -113,14 +138,26 @@ def test_runs_that_differ_in_one_bit_still_differ_or_stay_whole() -> None:
     assert isinstance(other, Trace)
     gradient = next(tensor for (stage, _), tensor in other.steps[0].items() if stage == "backward")
     gradient.pieces[0].flat[0] = np.nextafter(gradient.pieces[0].flat[0], np.float32(9))
-    kept = condensed(LARGE, truth, {1: ("ddp", "torch", run), 2: ("ddp", "torch", other)})
+    kept = condensed(LARGE, [truth], {1: ("ddp", "torch", run), 2: ("ddp", "torch", other)})
     assert kept is None or bits(kept[1][1]) != bits(kept[1][2])
 
 
-def test_a_run_that_is_wrong_is_never_condensed() -> None:
-    truth = oracle(LARGE)
+def test_a_tensor_that_is_wrong_keeps_every_bit() -> None:
+    truth, run = oracle(LARGE), off(candidate(LARGE), 0.5)
     assert isinstance(truth, Trace)
-    assert condensed(LARGE, truth, {1: ("ddp", "torch", off(candidate(LARGE), 0.5))}) is None
+    kept = condensed(LARGE, [truth], {1: ("ddp", "torch", run)})
+    assert kept is not None
+    (rough,), small = kept
+    wrong = [
+        (index, key)
+        for index, (step, made) in enumerate(zip(run.steps, small[1].steps, strict=True))
+        for key, tensor in step.items()
+        if key[0] == "backward" and np.array_equal(made[key].pieces[0], tensor.pieces[0])
+    ]
+    assert wrong
+    assert all(
+        np.array_equal(rough.steps[i][key].pieces[0], truth.steps[i][key].pieces[0]) for i, key in wrong
+    )
 
 
 def test_zeros_keep_their_place_and_sign() -> None:
@@ -131,9 +168,9 @@ def test_zeros_keep_their_place_and_sign() -> None:
         for key in [key for key in trace.steps[0] if key[0] == "backward"]:
             for piece in trace.steps[0][key].pieces.values():
                 piece.flat[0] = -0.0
-    kept = condensed(LARGE, truth, {1: ("ddp", "torch", run)})
+    kept = condensed(LARGE, [truth], {1: ("ddp", "torch", run)})
     assert kept is not None
-    rough, small = kept
+    (rough,), small = kept
     restored = restore(LARGE, rough, rough, small[1])
     for key in [key for key in run.steps[0] if key[0] == "backward"]:
         for piece in restored.steps[0][key].pieces.values():

@@ -78,6 +78,23 @@ def test_without_noise_a_bound_finds_what_is_far_off_and_says_that_it_is_a_bound
     assert "only a bound" in words.evidence(near)
 
 
+def test_without_noise_a_first_update_may_turn_around_where_the_gradient_is_only_rounding(
+    tmp_path: Path,
+) -> None:
+    """As Adam's for the bias of the keys, whose gradient is zero: `sdpa` beside `flex_attention`."""
+    updated = (layout.UPDATED, "block.attn.weight")
+    one, two = training(1), training(1)
+    one[0][updated], two[0][updated] = (
+        one[0][layout.START, "block.attn.weight"]
+        + np.where(np.arange(one[0][updated].size) < turned, -1e-3, 1e-3).reshape(one[0][updated].shape)
+        for turned in (0, 1)
+    )
+    found = difftest.compare(write(tmp_path / "a", one), write(tmp_path / "b", two))
+    assert found.verdict == EQUAL
+    two[0][updated] = one[0][updated] + 1e-3
+    assert difftest.compare(write(tmp_path / "a2", one), write(tmp_path / "b2", two)).verdict == DIFFER
+
+
 def test_a_difference_that_grows_smoothly_is_not_accused_without_noise(tmp_path: Path) -> None:
     steps = training(13)
     grown = [noisy([step], 1e-7 * 3**index, seed=index)[0] for index, step in enumerate(steps)]
