@@ -62,7 +62,7 @@ def _described(made: Accusation) -> dict[str, Any]:
         "pass": verdict.guilty or None,
         "kind": verdict.kind,
         "pipeline": verdict.pipeline,
-        "module": verdict.module,
+        "compiled": verdict.compiled,
         "reason": verdict.reason,
         "control": verdict.control,
         "evaluated": verdict.evaluated,
@@ -78,6 +78,6 @@ def _print(made: Accusation) -> None:
     if verdict.control:
         click.echo(f"control: {verdict.control}")
     if verdict.evaluated:
-        click.echo(f"{verdict.module}: {verdict.evaluated} of {verdict.snapshots} modules were evaluated")
+        click.echo(f"{verdict.compiled}: {verdict.evaluated} of {verdict.snapshots} modules were evaluated")
     for name, text in made.modules().items():
         click.echo(f"\n{name}:\n{text.strip()}")

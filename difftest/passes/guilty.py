@@ -44,14 +44,15 @@ class Verdict:
 
     `kind` is `pass`, `crash` (the pass did not end), `code generation` (wrong after the last pass),
     `frontend` (XLA computes what it was given) or `unclear`. `reason` says it in a sentence, and `control`
-    what was right. `before` is right and `after` is wrong. `evaluated` of `snapshots` were evaluated.
+    what was right. `compiled` is the name of the module, `before` is right and `after` is wrong. `evaluated`
+    of `snapshots` were evaluated.
     """
 
     kind: str
     reason: str
     guilty: str = ""
     pipeline: str = ""
-    module: str = ""
+    compiled: str = ""
     before: Snapshot | None = None
     after: Snapshot | None = None
     call: Call | None = None
@@ -92,7 +93,7 @@ UNEVALUATED = (UsageError, ArithmeticError, ValueError, IndexError, TypeError, K
 
 
 def _judge(dump: Dump, call: Call, *, strict: bool) -> Verdict:
-    given: dict[str, Any] = {"module": dump.name, "call": call, "snapshots": len(dump.snapshots)}
+    given: dict[str, Any] = {"compiled": dump.name, "call": call, "snapshots": len(dump.snapshots)}
     try:
         truth = _Truth.of(dump.first, call, strict=strict)
     except UNEVALUATED as error:

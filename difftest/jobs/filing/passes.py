@@ -49,7 +49,7 @@ def _judged(run: PassRun, dump: Dump, *, strict: bool) -> Verdict:
         own = run.calls_of(dump)
         return judge(dump, own or ([] if strict else list(drawn(dump.first.module))), strict=strict)
     except UnreadableError as error:
-        return Verdict(kind="unclear", reason=f"{dump.name}: {error}", module=dump.name)
+        return Verdict(kind="unclear", reason=f"{dump.name}: {error}", compiled=dump.name)
 
 
 def _stopped(run: PassRun, dump: Dump, python: str) -> Verdict:
@@ -59,7 +59,7 @@ def _stopped(run: PassRun, dump: Dump, python: str) -> Verdict:
         kind="crash",
         reason=f"XLA stops in {run.running}: {run.failure}",
         guilty=run.running,
-        module=dump.name,
+        compiled=dump.name,
         before=dump.snapshots[-1],
         snapshots=len(dump.snapshots),
     )
