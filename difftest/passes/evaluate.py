@@ -556,6 +556,9 @@ def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sha
             made.append([array] * devices)
         else:
             made.append(sharding.cut(array, module.partitions) * module.replicas)
+        if any(part.shape != parameter.shape.dims for part in made[-1]):
+            msg = f"how the parameter {parameter.name} is sharded is not known"
+            raise UnsupportedError(msg)
     return made
 
 

@@ -45,6 +45,7 @@ def result(text: str, *arguments: np.ndarray, devices: int = 1) -> list[np.ndarr
         ("%r = f32[2,2]{1,0} broadcast(%x), dimensions={1}", [[1, 2], [1, 2]]),
         ("%r = f32[] dot(%x, %x), lhs_contracting_dims={0}, rhs_contracting_dims={0}", 5),
         ("%r = s32[2]{0} convert(%x)", [1, 2]),
+        ("%t = (f32[2]{0}, f32[2]{0}) tuple(%x, %x)\n%r = f32[2]{0} add(%t#0, %t#1)", [2, 4]),
         (
             "%i = s32[2]{0} iota(), iota_dimension=0\n%r = pred[2]{0} compare(%i, %i), direction=LT",
             [False] * 2,
@@ -84,6 +85,7 @@ PERMUTE = """
         (ALL_REDUCE, [1, 1, 5, 5]),
         (ALL_GATHER, [[0, 2], [1, 3], [0, 2], [1, 3]]),
         (PERMUTE, [0, 0, 1, 0]),
+        (ALL_REDUCE.replace("{{0,1},{2,3}}", "mesh['a'=2,'b'=2] {'a'}"), [2, 4, 2, 4]),
     ],
 )
 def test_collectives_see_what_all_devices_hold(lines: str, expected: list[object]) -> None:
@@ -135,6 +137,9 @@ def test_what_cannot_be_evaluated_or_read_is_named() -> None:
         ("{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}", (3, 2)),
         ("{devices=[1,4]0,2,1,3}", (2, 7)),
         ("{replicated}", (2, 2)),
+        ("{mesh['a'=2,'b'=2], [{'b'}, {}]}", (3, 2)),
+        ("{mesh['a'=2,'b'=2], [{'b', 'a'}, {}], replicated={}}", (5, 2)),
+        ("{mesh[], replicated}", (5, 2)),
     ],
 )
 def test_shards_joined_are_the_array_again_in_every_copy(text: str, shape: tuple[int, ...]) -> None:
@@ -142,6 +147,16 @@ def test_shards_joined_are_the_array_again_in_every_copy(text: str, shape: tuple
     sharding = sharding_of(text, 2)
     copies = sharding.joined(sharding.cut(array, 4), shape)
     assert [copy.tolist() for copy in copies] == [array.tolist()] * len(copies)
+
+
+def test_the_shards_of_a_mesh_are_those_of_its_devices() -> None:
+    named, listed = (
+        sharding_of(text, 2).cut(np.arange(8).reshape(4, 2), 4)
+        for text in ("{mesh['a'=2,'b'=2], [{'b', 'a'}, {}]}", "{devices=[4,1]<=[2,2]T(1,0)}")
+    )
+    assert [part.tolist() for part in named] == [part.tolist() for part in listed]
+    with pytest.raises(UnreadableError, match="no sharding"):
+        sharding_of("{mesh['a'=4], [{'a':(1)2}]}", 1)
 
 
 def test_a_module_written_is_read_as_the_same() -> None:
