@@ -45,6 +45,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     with Working("passes", counts=False):
         made = accuse(program, whole=whole)
     if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
         for name, text in made.modules().items():
             write_text(out / name, text)
     if target.is_dir():

@@ -309,8 +309,9 @@ def drawn(module: Module) -> Iterator[Call]:
 
 def _draw(shape: Shape, regime: str, random: np.random.Generator) -> Array:
     dtype = dtype_of(shape.type, wide=False)
-    if dtype.kind in "iub":
-        return np.asarray(random.integers(0, 2, shape.dims)).astype(dtype)
+    if dtype.kind in "iub":  # as an index, beyond most dims in the second regime
+        most = 9 if regime == REGIMES[1] and dtype.kind != "b" else 2
+        return np.asarray(random.integers(0, most, shape.dims)).astype(dtype)
     plain = random.normal(size=shape.dims)
     if regime == REGIMES[1]:
         plain = np.where(random.random(shape.dims) < 0.2, random.choice([np.nan, np.inf, -np.inf]), plain)  # noqa: PLR2004  a fifth
