@@ -5,7 +5,9 @@
 imported when it is first used.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,9 +28,20 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        msg = f"module 'difftest' has no attribute {name!r}"
-        raise AttributeError(msg)
-    # Whoever imports a module of difftest, or records a training, does not pay for all of it.
-    return getattr(import_module(_MODULES[name]), name)
+class _Lazy(ModuleType):
+    """The package, whose names are imported when they are first used.
+
+    Whoever imports a module of difftest, or records a training, does not pay for all of it.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _MODULES:
+            msg = f"module 'difftest' has no attribute {name!r}"
+            raise AttributeError(msg)
+        return getattr(import_module(_MODULES[name]), name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Lazy

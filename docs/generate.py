@@ -88,7 +88,9 @@ def faults() -> str:
     for fault in sorted(read_faults(), key=lambda fault: (fault.loud, fault.package)):
         issue = f" ([issue]({fault.issue}))" if fault.issue else ""
         on_jax = {f"jaxlib {release}": state for release, state in fault.jaxlib.items()}
-        releases = ", ".join(f"{release} {state}" for release, state in {**fault.releases, **on_jax}.items())
+        gspmd = {f"jaxlib {release} with GSPMD": state for release, state in fault.gspmd.items()}
+        tried = {**fault.releases, **on_jax, **gspmd}
+        releases = ", ".join(f"{release} {state}" for release, state in tried.items())
         passes = ", ".join(f"`{name}` ({release})" for release, name in fault.passes.items())
         script = f"`{fault.name}.py`" + ("; with jaxlib `_on_jax.py`" if fault.on_jax else "")
         shown_by = ", ".join(f"{name} ({at})" if at else name for name, at in fault.origin.items())

@@ -1,28 +1,39 @@
-"""A hook of MkDocs: the pages of the top level and the Python API join those of this folder in the site.
+"""A hook of MkDocs: the top level's pages, the Python API, the notebook and an example join this folder's.
 
 On GitHub the pages link to files above this folder, such as `../README.md`; in the site those are pages of
 its own, and links to other files of the repository become plain text.
 """
 
 import importlib.util
+import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 TOP = {
-    "README.md": "front.md",
+    "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
 """Files of the top level, and what the site calls them."""
+
+NOTEBOOK = "own-model.ipynb"
+EXAMPLE = "example.zip"
+"""The page of a real campaign, with the files of its findings, so that its links lead somewhere."""
+
+PAGES = {"": "index.md", "README.md": "index.md", NOTEBOOK: "own-model-in-python.md"}
+"""Other files of this folder that the site has in another form: what lists its pages is the site's menu."""
 
 API = """# Python API
 
@@ -45,7 +56,35 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     for source, name in TOP.items():
         files.append(File.generated(config, name, content=from_top((ROOT / source).read_text())))
     files.append(File.generated(config, "api.md", content=API))
+    files.append(File.generated(config, "own-model-in-python.md", content=notebook(HERE / NOTEBOOK)))
+    with ZipFile(HERE / EXAMPLE) as example:
+        for name in example.namelist():
+            files.append(File.generated(config, f"example/{name}", content=example.read(name)))
     return files
+
+
+def notebook(file: Path) -> str:
+    """A notebook as a page: its texts, its code and what that printed or showed."""
+    cells = json.loads(file.read_text())["cells"]
+    return "\n\n".join(part for cell in cells for part in _shown(cell))
+
+
+def _shown(cell: Mapping[str, Any]) -> Iterator[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] != "code":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        html, text = (
+            "".join(data.get("text/html", "")),
+            "".join(data.get("text/plain", output.get("text", ""))),
+        )
+        if html:
+            yield re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
+        elif text and output.get("name") != "stderr":
+            yield f"```text\n{text.rstrip()}\n```"
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
@@ -72,11 +111,13 @@ def from_top(text: str, above: str = "") -> str:
     def linked(link: re.Match[str]) -> str:
         text, file, anchor = link["text"], link["file"], link["anchor"] or ""
         if above and not file.startswith(above):
-            return link[0]
+            return f"[{text}]({PAGES[file]}{anchor})" if file in PAGES else link[0]
         place = file.removeprefix(above)
         if place in TOP:
             return f"[{text}]({TOP[place]}{anchor})"
         inside = place.removeprefix("docs/")
+        if inside in PAGES:
+            return f"[{text}]({PAGES[inside]}{anchor})"
         return f"[{text}]({inside}{anchor})" if (ROOT / "docs" / inside).exists() else text
 
     return _LINK.sub(linked, text)

@@ -105,10 +105,18 @@ def at_a_glance(shown: Iterable[Section]) -> Iterator[Section]:
     """The tables of `sections` that nobody has to open, without names and with the main reasons alone."""
     for section in shown:
         if section.title == COVERAGE:
-            yield section
+            yield _reached(section)
         if section.title == NOT_REACHED:
             note = "What no side reached, and why; all reasons, with names, are among all numbers."
             yield Section(section.title, note, _main_reasons(section.table))
+
+
+def _reached(section: Section) -> Section:
+    """The rows of what was reached; what was not is named in the note."""
+    nothing = section.table["reached"] == 0
+    names = ", ".join(section.table.loc[nothing, "what"])
+    note = f"{section.note} Nothing was reached of: {names}." if names else section.note
+    return Section(section.title, note, section.table[~nothing])
 
 
 def _main_reasons(table: pd.DataFrame) -> pd.DataFrame:
@@ -127,4 +135,6 @@ def _few(one: Unreached) -> str:
     """The first of the names that users of torch know, and how many more there are."""
     public = [name for name in one.names if not name.startswith("_")][:MOST_NAMES]
     more = len(one.names) - len(public)
-    return ", ".join((*public, *([f"{more} more" if public else f"{more} of torch's own"] if more else [])))
+    return ", ".join(
+        (*public, *([f"{more} more" if public else f"{more} internal operators"] if more else []))
+    )

@@ -107,6 +107,16 @@ def compared_in(runs: pd.DataFrame) -> pd.DataFrame:
     return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
 
 
+PROGRAM_LOSS = "cotangent"
+"""The loss of programs, and of nothing else."""
+
+
+def cases_and_programs(runs: pd.DataFrame) -> tuple[int, int]:
+    """How many cases and how many programs are among some runs; each with its inputs is one."""
+    programs = runs["loss"].astype("str") == PROGRAM_LOSS
+    return int(runs.loc[~programs, "case"].nunique()), int(runs.loc[programs, "case"].nunique())
+
+
 WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}
 
 

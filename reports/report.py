@@ -13,7 +13,7 @@ import pandas as pd
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Ledger, read_ledger
-from difftest.findings.standing import Standing, grouped, headline
+from difftest.findings.standing import Standing, grouped, headline, standing
 from difftest.ground.clock import utc_now, utc_today
 from difftest.ground.errors import UsageError
 from difftest.judge.losses import LEAST_STEPS
@@ -25,7 +25,7 @@ from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
 from difftest.records.totals import UNKNOWN, Entries
 from reports import tables
-from reports.frame import Table, load
+from reports.frame import Table, cases_and_programs, load
 from reports.kept import Kept, kept
 
 LONGEST = 4
@@ -79,8 +79,14 @@ class Report:
 
     @cached_property
     def new(self) -> frozenset[str]:
-        """The fingerprints that are new to the last campaign, or that no campaign has announced yet."""
-        return frozenset(f.fingerprint for f in self.findings if f.new_to(self.last_campaign))
+        """The fingerprints that nobody knows, and that are the last campaign's first or not announced yet."""
+        own = (f for f in self.findings if f.new_to(self.last_campaign))
+        return frozenset(f.fingerprint for f in own if standing(f) is Standing.UNKNOWN)
+
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """How many cases and how many programs of operators the last campaign ran."""
+        return cases_and_programs(self.runs)
 
     @cached_property
     def causes(self) -> tuple[Cause, ...]:
@@ -148,19 +154,21 @@ class Report:
         head = " ".join(filter(None, (self.conclusion.opening, head)))
         if compared.empty:
             return f"{head}; nothing was compared{f': {ended.not_judged}' if ended.not_judged else ' yet'}."
-        cases, backends = compared["case"].nunique(), compared["backend"].nunique()
+        cases, programs = cases_and_programs(self.frame.runs)
+        backends = compared["backend"].nunique()
         counts = {v: int((compared["verdict"] == v).sum()) for v in tables.VERDICTS}
-        where = f"in {_count(cases, 'case')} on {_count(backends, 'backend')}"
+        drawn = [_count(cases, "case")] * bool(cases) + [_count(programs, "program")] * bool(programs)
+        where = f"in {' and '.join(drawn)} on {_count(backends, 'backend')}"
         verdicts = f"{counts['agree']:,} agree, {counts['diverge']:,} diverge"
         others = f"{counts['inconclusive']:,} are inconclusive"
         rest = f"{others}; {ended.not_judged} beside them" if ended.not_judged else others
         return f"{head} {where}: of {_count(len(compared), 'comparison')} {verdicts}, {rest}."
 
     def _findings_in_words(self) -> str:
-        """The number of findings, of new ones, of those known upstream (or both), and of their causes."""
+        """The number of findings, of new ones, of known ones, and of their causes."""
         counts = {
             "new": len(self.new),
-            "known upstream": sum(bool(finding.upstream) for finding in self.findings),
+            "known": sum(bool(finding.upstream) for finding in self.findings),
             "causes": len(self.causes) if len(self.causes) < len(self.findings) else 0,
         }
         details = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)

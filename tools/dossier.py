@@ -2,7 +2,7 @@
 
     python tools/dossier.py drafts                           # the packages of this environment
     python tools/dossier.py drafts newest --package torch    # of `difftest environments make newest`
-    python tools/dossier.py drafts torchax --package XLA     # with the newest jaxlib, which is in that one
+    python tools/dossier.py drafts jax --package XLA     # with the newest jaxlib, which is in that one
     python tools/dossier.py drafts --only celu               # faults whose script or title contains this
 
 Nothing is posted. Each script is run first, and a fault that it does not show gets no draft. A draft that
@@ -12,7 +12,7 @@ seconds for each fault.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,8 +27,8 @@ from difftest.jobs.filing.accusation import Program, accuse  # noqa: E402
 from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
 from difftest.jobs.filing.pass_files import AFTER, BEFORE  # noqa: E402
 from difftest.jobs.filing.script_runs import compiled_hlo, run_script  # noqa: E402
+from difftest.jobs.watch.script_states import variables_of, version  # noqa: E402
 from tools.fault_draft import Shown, draft  # noqa: E402
-from tools.releases import prepared, version  # noqa: E402
 
 Script: TypeAlias = tuple[KnownScript, tuple[str, ...]]
 """A script, and the distributions that it uses."""
@@ -49,7 +49,7 @@ def main(folder: Path, environment: str | None, packages: tuple[str, ...], only:
         if not scripts:
             continue
         file = folder / f"{fault.name}.md"
-        if shown := ran(scripts, python):
+        if shown := ran(scripts, python, variables_of(fault, python)):
             file.write_text(draft(fault, shown))
         else:
             file.unlink(missing_ok=True)
@@ -64,15 +64,15 @@ def runnable(fault: KnownFault, python: str) -> list[Script]:
     scripts: list[Script] = []
     if (on_jax := script_on_jax(fault)) and version(python, "jaxlib"):
         scripts.append((on_jax, ("jax", "jaxlib")))
-    if prepared(python, fault):
+    if version(python, fault.needs):
         scripts.append((script_of(fault), ("torch", fault.needs)))
     return scripts
 
 
-def ran(scripts: Sequence[Script], python: str) -> Shown | None:
+def ran(scripts: Sequence[Script], python: str, variables: Mapping[str, str] | None = None) -> Shown | None:
     """The first of the scripts that shows its fault, with what it printed; None where none does."""
     for script, packages in scripts:
-        run = run_script(script.text, python=python, raises=script.raises)
+        run = run_script(script.text, python=python, raises=script.raises, variables=variables)
         if run.shown and run.output.strip():
             versions = {name: version(python, name) for name in dict.fromkeys(packages)}
             hlo = compiled_hlo(script.text, python) if "jax" in packages else ""

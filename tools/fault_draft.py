@@ -1,13 +1,13 @@
 """The draft of a listed fault in the form of its tracker, from its script and what that printed."""
 
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from difftest.findings.faults import NEWEST, KnownFault, fixed_in
 from difftest.jobs.filing.known_script import KnownScript, script_of
+from reports.draft import readable
 from reports.draft.draft import render
 
 IMPACTS = {
@@ -79,10 +79,17 @@ class FaultDraft:
     output: str
     versions: tuple[str, ...]
     hlo: str
+    explanation: str = ""
     guilty_pass: str = ""
     before_pass: str = ""
     after_pass: str = ""
     device: str = "CPU"
+
+    @property
+    def wanted(self) -> str:
+        """What the script printed as expected and actual, else what is expected; as the end of a sentence."""
+        expected, actual = readable.stated(self.output)
+        return f"{expected}, got {actual}" if expected else self.expected
 
     @property
     def behaviour(self) -> str:
@@ -97,8 +104,9 @@ def draft(fault: KnownFault, shown: Shown) -> str:
         happens=happens(fault, shown),
         impact=impact(fault),
         expected=expected(fault, shown),
-        script=shown.script.text,
-        output="\n".join(answers(shown.output)),
+        script=readable.script(shown.script.text),
+        explanation=readable.explanation(shown.script.text),
+        output=readable.output(shown.output),
         versions=tuple(versions(fault, shown)),
         hlo=shown.hlo,
         guilty_pass=shown.guilty_pass,
@@ -160,9 +168,3 @@ def versions(fault: KnownFault, shown: Shown) -> list[str]:
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     packages = [f"{name} {release}" for name, release in shown.versions.items() if release]
     return [*packages, python, f"Tried with {fault.needs} {tried}{untried}"]
-
-
-def answers(output: str) -> list[str]:
-    """The lines that say what was expected, or the last five where none does; each once, as ranks repeat."""
-    lines = [line for line in dict.fromkeys(output.splitlines()) if line.strip()]
-    return [line for line in lines if re.search(r"\bexpected\b", line)] or lines[-5:]

@@ -60,6 +60,12 @@ class CaseResult:
         return sum(ending.status == LOST for ending in self.missing.values())
 
     @property
+    def counted_runs(self) -> int:
+        """How many runs there were: the oracle's, and those that a backend made with what it has."""
+        unable = sum(comparison.verdict == UNSUPPORTED for comparison in self.comparisons.values())
+        return len(self.runs) - unable
+
+    @property
     def postponed(self) -> bool:
         """Whether there was no time for one of its comparisons."""
         return any(ending.status == POSTPONED for ending in self.missing.values())

@@ -35,9 +35,9 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     A share says in which part of a backend's cases any mismatch of a check would be called known, whatever
     its size, tensor and nature. Exit status 1 where one is above 2 %.
     """
-    from workers.backends import candidates
+    from workers.backends import all_backends
 
-    backends = candidates()
+    backends = all_backends()
     drawn = DrawnCases(seed=seed, paths=paths, max_world_size=max_world_size).cases(cases, paths)
     able = ((case, [name for name, one in backends.items() if not one.unsupported(case)]) for case in drawn)
     rows = blind_shares(read_ledger(ledger), able, utc_today()).rows()

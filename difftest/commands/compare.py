@@ -5,7 +5,9 @@ Or two trainings of the user's own, which `difftest.record` has recorded.
 
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +19,7 @@ from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import UsageError
-from difftest.jobs.ask.options import Out, option, options
+from difftest.jobs.ask.options import Deciding, Out, option, options
 from difftest.jobs.ask.request import Request
 from difftest.jobs.campaign.conclusion import conclude
 from difftest.jobs.campaign.run_pairs import are_runs, compare_runs
@@ -76,6 +78,17 @@ GROUP = Group.FIND
     metavar="FIRST=SECOND",
     help="Of recorded runs: what a module of the first is called in the second. May be repeated.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(["release"]),
+    help="Of recorded runs: find the package whose release parts them, by running --script in between.",
+)
+@click.option(
+    "--script",
+    cls=Deciding,
+    metavar="ARGUMENTS",
+    help="With --by release: what Python runs, such as 'train.py --steps 3'.",
+)
 @options(CompareRequest)
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
@@ -83,15 +96,32 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Nothing is run. Of two trainings that difftest.record has recorded: where they part, and whether it is
     rounding.
     """
-    noise, names = options.pop("noise"), options.pop("names")
+    noise, names, by, script = (options.pop(name) for name in ("noise", "names", "by", "script"))
+    if bool(by) != bool(script):
+        msg = "--by release needs --script with what Python runs, and --script needs --by release"
+        raise UsageError(msg)
     if are_runs(options["bundles"]):
-        return compare_runs(options["bundles"], options["out"], noise, names, as_json=options["as_json"])
-    if options["out"] is None or noise or names:
-        msg = "bundles need --out, and take neither --noise nor --name"
+        search = partial(_by_release, tuple(options["bundles"]), script, noise) if by else None
+        return compare_runs(
+            options["bundles"], options["out"], noise, names, as_json=options["as_json"], search=search
+        )
+    if options["out"] is None or noise or names or by:
+        msg = "bundles need --out, and take none of --noise, --name and --by"
         raise UsageError(msg)
     request = CompareRequest(**options)
     with opened(request.out) as output, unpacked(request.bundles) as folders:
         return _compare(request, output, Joined(folders, ORACLE))
+
+
+def _by_release(
+    runs: tuple[Path, Path], script: str, noise: tuple[Path, ...], names: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The package that parts two runs, for JSON and in lines."""
+    from difftest.jobs.filing.releases import ByRelease, described, lines
+
+    with Working("compare: releases"):
+        result, changed = ByRelease(runs=runs, script=script, noise=noise, names=names).search()
+    return {"release": described(result, changed)}, list(lines(result, changed))
 
 
 def _compare(request: CompareRequest, output: Output, joined: Joined) -> int:

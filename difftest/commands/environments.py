@@ -9,6 +9,7 @@ from difftest.commands import Group
 from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.options import Json, own_options
+from difftest.jobs.installed import pythons
 from difftest.jobs.installed.environments import make
 from difftest.jobs.installed.recipes import ALLOWED, RECIPES, everything, recipe, require_space
 from difftest.jobs.screen.output import print_json
@@ -37,15 +38,21 @@ def make_one(name: str, *, yes: bool) -> None:
     require_space(chosen, folder)
     click.echo(
         f"{called}: {chosen.about}\n"
-        f"  installs {', '.join(chosen.requirements)}\n"
+        f"  installs {', '.join(chosen.requirements)}\n{_of_python(chosen.python)}"
         f"  takes about {chosen.gibibytes} GiB in {folder}, and {chosen.minutes} minutes or more",
         err=True,
     )
     if not yes and sys.stdin.isatty():
         click.confirm("Continue?", default=True, abort=True, err=True)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make(folder, requirements)
-    click.echo(f"{called} is ready: --backends torch_ddp@{called}, for example")
+    make(folder, requirements, pythons.installed(chosen.python))
+    example = f"--backends torch_ddp@{called}, for example" if chosen.for_backends else "scripts run in it"
+    click.echo(f"{called} is ready: {example}")
+
+
+def _of_python(least: str) -> str:
+    words = pythons.announced(least)
+    return f"  with {words}\n" if words else ""
 
 
 @command.command("list")

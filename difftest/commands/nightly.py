@@ -53,8 +53,8 @@ class NightlyRequest(CampaignRequest):
         float | None,
         option(
             type=Duration(),
-            show_default="1h",
-            help="The time for everything: earlier findings, new cases, triage and drafts.",
+            show_default=False,
+            help="The time for everything: earlier findings, new cases, triage and drafts.  [default: 1h]",
         ),
     ] = BUDGET_SECONDS
     paths: Annotated[tuple[str, ...], paths_option("all")] = ()

@@ -34,13 +34,20 @@ WIDEST = 120
 
 
 @click.command("show")
-@click.argument("target", metavar="FINDING", type=FindingPath())
+@click.argument("target", metavar="FINDING", type=FindingPath(within="out"))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    is_eager=True,
+    help="The campaign's folder in which FINDING is.  [default: runs/* and your last campaigns' folders]",
+)
 @own_options
-def command(target: Path, *, as_json: Json) -> None:
+def command(target: Path, out: Path | None, *, as_json: Json) -> None:
     """Show a finding: what is wrong and where, the evidence, its files, and the next commands.
 
-    FINDING is its folder, or the last eight characters of its fingerprint where a folder in runs/ has it.
+    FINDING is its folder, or the last eight characters of its fingerprint.
     """
+    del out  # it says where the target is
     shown = read_finding(target)
     if as_json:
         click.echo(shown.finding.to_json().decode().rstrip())

@@ -19,6 +19,7 @@ from difftest.jobs.ask.options import Deciding, Json, KnownFaults, Trust, Worker
 from difftest.jobs.ask.targets import read_corpus
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.screen.output import print_json
+from difftest.jobs.screen.words import counted
 from difftest.judge.fingerprint import readable
 from difftest.records import announced
 from difftest.records.corpus import Corpus
@@ -85,7 +86,8 @@ def _acknowledge(corpus: Corpus, chosen: list[Finding], *, as_json: bool) -> int
     if as_json:
         print_json({"acknowledged": list(names)})
     else:
-        click.echo("\n".join((f"{len(names)} findings are no longer new", *(f"  {name}" for name in names))))
+        are = f"{counted(len(names), 'finding')} {'is' if len(names) == 1 else 'are'}"
+        click.echo("\n".join((f"{are} no longer new", *(f"  {name}" for name in names))))
     return 0
 
 

@@ -3,7 +3,8 @@
 An entry of the ledger that asks for nothing but facts of the case hides every other fault that shows in the
 same place. So for each place of a case (a step, a stage, a tensor) and each check, mismatches of every nature
 and of very different sizes are made up. The place is blind where entries match them all. A case's share is
-that of its blind places, in the stage in which it is greatest, and that of many cases is their mean.
+that of its blind places, in the stage in which it is greatest, and that of many cases is their mean. In a
+program a place is a tensor of an operator, which an entry may name.
 """
 
 from collections import defaultdict
@@ -23,6 +24,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.facts import NumbersFacts, RemarkFacts
 from difftest.judge.fingerprint import DIGEST_LENGTH, Fingerprint
 from difftest.judge.outcome import Symptom
+from difftest.judge.programs import operator_of
 from difftest.judge.stage import Stage
 from difftest.records.blind import BlindShares
 
@@ -62,12 +64,10 @@ def blind_shares(ledger: Ledger, cases: Iterable[tuple[Case, Collection[str]]], 
 def blind_places(
     ledger: Ledger, case: Case, backends: Iterable[str], today: date
 ) -> dict[str, dict[str, float]]:
-    """The share of a case's places that are blind, by backend and check; empty for programs of operators.
+    """The share of a case's places that are blind, by backend and check.
 
-    It is that of the stage in which it is greatest. An entry about a program names the operator at fault.
+    It is that of the stage in which it is greatest.
     """
-    if case.model.is_program:
-        return {}
     actual = facts(case)
     wide = (entry for entry in ledger.counting(today) if _hides_anything(entry))
     about = [entry for entry in wide if entry.covers(case, actual=actual)]
@@ -88,7 +88,7 @@ def blind_places(
 
 def _hides_anything(entry: Entry) -> bool:
     """Whether an entry asks for nothing that a run alone can show."""
-    return not (entry.operators or entry.predicts or entry.decided_by)
+    return not (entry.predicts or entry.decided_by)
 
 
 def _grouped(places: Iterable[tuple[Stage, str]]) -> dict[Stage, list[str]]:
@@ -112,7 +112,11 @@ def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tenso
     if not ours:
         return 0.0
     steps = range(case.training.steps)
-    places = [replace(shown, step=step, tensor=tensor) for step, tensor in product(steps, tensors)]
+    named = {tensor: operator_of(case, stage, tensor) if case.model.is_program else "" for tensor in tensors}
+    places = [
+        replace(shown, step=step, tensor=tensor, operator=named[tensor])
+        for step, tensor in product(steps, tensors)
+    ]
     return sum(all(_is_hidden(ours, one) for one in _mismatches(place)) for place in places) / len(places)
 
 
@@ -128,9 +132,10 @@ def _mismatches(place: Divergence) -> Iterator[Divergence]:
     of_ranks = [(None, RemarkFacts(remark=remark)) for remark in APART]
     sizes = of_ranks if checks.load(place.check).TRAITS.compares_ranks else SIZES
     for nature, (ratio, size) in product(NATURES, sizes):
-        words = ", ".join(filter(None, (nature, "after the first step" if place.step else "")))
+        late = "after the first step" if place.step else ""
+        words = ", ".join(filter(None, (place.operator, nature, late)))
         yield replace(place, nature=words, facts=size, ratio=ratio)
 
 
 def _is_hidden(entries: Iterable[Entry], shown: Divergence) -> bool:
-    return any(entry.resembles(shown) for entry in entries)
+    return any(entry.names(shown.operator) and entry.resembles(shown) for entry in entries)

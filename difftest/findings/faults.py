@@ -32,8 +32,9 @@ NEWEST: Mapping[str, str] = {
     "torch_xla": "2.9.0",
     "torch_tpu": "0.2.0",
     "torchax": "0.0.13",
+    "jaxlib": "0.12.0.1",
 }
-"""The newest release of each package on 2026-11-22; torch_xla ended with 2.9."""
+"""The newest release of each package that the list knows, on 2026-11-27; torch_xla ended with 2.9."""
 
 _COMPONENT = re.compile(r"^(?:DTensor|SPMD): ")
 
@@ -67,7 +68,9 @@ class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     it is there. `releases` map releases of the distribution that the script needs (`needs`), old to new, to
     what the script said there; `notes` map them to what it printed where that was unclear.
     `known/NAME_on_jax.py` shows a fault of XLA with jaxlib alone, whose XLA is newer than that of
-    torch_xla, and `jaxlib` maps its releases to what that said; `raises_on_jax` are as `raises`.
+    torch_xla, and `jaxlib` maps its releases to what that said with the partitioner that JAX chooses, which
+    is Shardy. `gspmd` maps them to what it said with GSPMD, of a script whose program XLA partitions.
+    `raises_on_jax` are as `raises`.
 
     `passes` (`pass` in files) map releases, such as `jaxlib 0.7.1`, to the pass of XLA that is at fault
     there, or to what is at fault instead, such as `code generation` (`difftest passes NAME`).
@@ -92,6 +95,7 @@ class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     releases: Mapping[str, State] = {}
     notes: Mapping[str, str] = {}
     jaxlib: Mapping[str, State] = {}
+    gspmd: Mapping[str, State] = {}
     passes: Mapping[str, str] = msgspec.field(default={}, name="pass")
     origin: Mapping[str, str] = {}
     reason: str = ""

@@ -149,8 +149,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if not all(fnmatchcase(actual[fact], pattern) for fact, pattern in self.where.items()):
             return False
         program = [layer.title for layer in case.model.layers] if case.model.is_program else []
-        names = [function_called(name) for name in ([operator] if operator else program)]
-        return not self.operators or any(fnmatchcase(name, p) for name in names for p in self.operators)
+        return not self.operators or any(map(self.names, [operator] if operator else program))
+
+    def names(self, operator: str) -> bool:
+        """Whether `operators` matches an operator, or the function that a module calls; any without them."""
+        name = function_called(operator)
+        return not self.operators or any(fnmatchcase(name, pattern) for pattern in self.operators)
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,6 +183,16 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if entry.quarantine and fnmatchcase(entry.written(backend), entry.backend)
         )
         return next((entry for entry in quarantines if entry.covers(case)), None)
+
+    def about(self, backend: str, case: Case, today: date) -> int:
+        """How many entries that count `today` are about a backend and something that a case has."""
+        actual = facts(case)
+        ours = (
+            entry
+            for entry in self.counting(today)
+            if entry.where and fnmatchcase(entry.written(backend), entry.backend)
+        )
+        return sum(entry.covers(case, actual=actual) for entry in ours)
 
     def never_worked(self, shown: Mapping[str, Divergence], today: date) -> dict[str, str]:
         """The issues of faults that end every run of their backend, by the fingerprints of what was shown."""

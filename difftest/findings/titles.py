@@ -29,6 +29,9 @@ MOST_TITLE = 200
 SHORT = 40
 """A sentence of fewer characters says too little alone, so that the next one follows it."""
 
+FRAMEWORK = "XLA"
+"""The framework that names of several backends have as a word."""
+
 MOST_NAMED = 3
 """How many of the backends that share a cause its title names."""
 
@@ -99,9 +102,22 @@ def shared(text: str, backends: Sequence[str], called: Mapping[str, str]) -> str
     before = next((name for name in names if text.startswith(f"{name}: ")), "")
     if len(names) == 1 or not before:
         return text
+    if common := _common(names):
+        return f"{common}{text.removeprefix(before)}"
     names.sort(key=lambda name: name != before)
     more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
     return f"{', '.join((*names[:MOST_NAMED], *more))}{text.removeprefix(before)}"
+
+
+def _common(names: Sequence[str]) -> str:
+    """What several names of backends have in common: the backend, or the framework; empty for neither.
+
+    `XLA` of `DTensor annotation on XLA` and `XLA SPMD`, `DTensor` of `DTensor` and `DTensor (newest)`.
+    """
+    plainly = {name.partition(" (")[0] for name in names}
+    if len(plainly) == 1:
+        return plainly.pop()
+    return FRAMEWORK if all(FRAMEWORK in name.replace('"', " ").upper().split() for name in plainly) else ""
 
 
 def spoken(backend: str, called: Mapping[str, str]) -> str:

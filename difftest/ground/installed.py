@@ -30,6 +30,20 @@ def versions(*packages: str) -> dict[str, str]:
     return {package: release for package in packages if (release := version(package))}
 
 
+def everything() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Every installed package by canonical name: its version, and those of which it requires one version."""
+    packages = {}
+    for distribution in metadata.distributions():
+        if name := distribution.metadata["Name"]:
+            pins = [
+                canonicalize_name(one.name)
+                for one in map(Requirement, distribution.requires or ())
+                if _applies(one, "") and any(each.operator == "==" for each in one.specifier)
+            ]
+            packages[canonicalize_name(name)] = (distribution.version, tuple(dict.fromkeys(pins)))
+    return dict(sorted(packages.items()))
+
+
 @cache
 def required(*packages: str) -> frozenset[str]:
     """These packages and this one with all that they require here, by canonical name, extras left out."""

@@ -143,6 +143,17 @@ VARIABLES = (
         read_by=("tests/service/test_two_versions.py",),
     ),
     Variable(
+        name="DIFFTEST_RECORDING",
+        default="none",
+        values="a folder",
+        meaning=(
+            "Where `difftest.record` writes, in place of the folder that the script gives. `difftest compare "
+            "--by release` sets it."
+        ),
+        set_by="difftest",
+        read_by=("difftest.runs.layout",),
+    ),
+    Variable(
         name="DIFFTEST_SAMPLES",
         default="8",
         values="a number of runs, 1 or more",

@@ -9,7 +9,7 @@ from difftest.cases import numbers
 from difftest.cases.layout import ALONE
 from difftest.judge.measured import MeasuredRun, Measurement
 from difftest.judge.noise import NATIVE_MOST, THRESHOLD
-from difftest.judge.outcome import Array, Tensors, Trace
+from difftest.judge.outcome import Array, Sharded, Tensors, Trace
 from difftest.judge.stage import STAGES, Stage
 
 VAGUE = 0.25
@@ -36,6 +36,8 @@ def doubt(run: MeasuredRun, farthest: tuple[Measurement, ...]) -> Doubt | None:
 
     `farthest` has each tensor at the step where it was farthest from the oracle.
     """
+    if lacks := _lacking(run):
+        return lacks
     if run.case.model.is_program:
         return _program(run, farthest)
     return (
@@ -79,6 +81,26 @@ def _program(run: MeasuredRun, measurements: Iterable[Measurement]) -> Doubt | N
     return _untrusted(run.expected, run.case.dtype) or Doubt(NOISE, f"all results and gradients: {NOISE}")
 
 
+def _lacking(run: MeasuredRun) -> Doubt | None:
+    """The doubt where the oracle lacks a step, or a tensor with which something should have been compared.
+
+    A gradient that the oracle has not may be zero in the run, which moves nothing.
+    """
+    steps, case = run.expected.steps, run.case
+    if len(steps) < case.training.steps:
+        return Doubt("the oracle lacks steps", f"the oracle has {len(steps)} of {case.training.steps} steps")
+    if case.model.is_program:
+        return None  # of what the oracle lacks there, each tensor is unexpected (the check `shape`)
+    of_a_step = [(Stage.FORWARD, "output"), (Stage.FORWARD, "loss")]
+    of_a_step += [(Stage.UPDATE, name) for name in case.model.parameters()]
+    always = [(step, *key) for step in range(len(steps)) for key in of_a_step]
+    gradients = (key for key, tensor in run.tensors() if key[1] is Stage.BACKWARD and _any(tensor))
+    for step, stage, name in (*always, *gradients):
+        if step < len(steps) and (stage, name) not in steps[step]:
+            return Doubt("the oracle lacks tensors", f"step {step}: the oracle has no {stage} {name}")
+    return None
+
+
 def _nothing_varies(run: MeasuredRun) -> Doubt | None:
     """The doubt where at some stage the oracle has only constants and zeros."""
     stages = dict.fromkeys(stage for step in run.expected.steps for stage, _ in step)
@@ -113,7 +135,12 @@ def _parameters(step: Tensors) -> dict[str, Array]:
 
 def _has_gradient(step: Tensors, name: str) -> bool:
     gradient = step.get((Stage.BACKWARD, name))
-    return gradient is not None and any(piece.any() for piece in gradient.pieces.values())
+    return gradient is not None and _any(gradient)
+
+
+def _any(tensor: Sharded) -> bool:
+    """Whether any value is not zero."""
+    return any(piece.any() for piece in tensor.pieces.values())
 
 
 def _varies(values: Array) -> bool:

@@ -22,7 +22,7 @@ class Losses(msgspec.Struct, frozen=True, kw_only=True):
     """The loss of each step, as one of its ranks holds it.
 
     `noise` is how far rounding alone may move each; only the oracle knows it. Both are empty for a run that
-    failed, and for one of fewer than `LEAST_STEPS` steps or without a loss.
+    failed, and for one of fewer than `LEAST_STEPS` steps or whose losses are not one number each.
     """
 
     values: tuple[float, ...] = ()
@@ -33,15 +33,18 @@ def losses(outcome: Outcome) -> Losses:
     """The losses of a run."""
     if isinstance(outcome, Failure) or len(outcome.steps) < LEAST_STEPS:
         return Losses()
-    if not all(_LOSS in step for step in outcome.steps):
+    numbers = (_number(step.get(_LOSS)) for step in outcome.steps)
+    values = [number for number in numbers if number is not None]
+    if len(values) < len(outcome.steps):
         return Losses()
-    values = (_value(step[_LOSS]) for step in outcome.steps)
     floors = (float(noise.floor(step[_LOSS].pieces[0])) for step in outcome.noise if _LOSS in step)
     return Losses(values=tuple(map(_kept, values)), noise=tuple(map(_kept, floors)))
 
 
-def _value(loss: Sharded) -> float:
-    return float(next(iter(loss.pieces.values())).item())
+def _number(loss: Sharded | None) -> float | None:
+    """The loss that a rank holds; None where it holds none, or a tensor of another size."""
+    piece = next(iter(loss.pieces.values()), None) if loss else None
+    return float(piece.item()) if piece is not None and piece.size == 1 else None
 
 
 def _kept(value: float) -> float:

@@ -35,7 +35,7 @@ ZERO, NEGATIVE_ZERO = np.iinfo(COUNT).min, np.iinfo(COUNT).min + 1
 """The counts that stand for zeros where the oracle has none, whatever the difference is."""
 
 MOST = 12 * UNITS_OF_NOISE
-"""The greatest number of units, above the 10 times the noise that are reported: what is farther off stays exact."""
+"""The greatest number of units. What is farther off stays exact; 10 times the noise is reported."""
 
 Floats = npt.NDArray[np.float64]
 Where: TypeAlias = tuple[int, tuple[Stage, str]]

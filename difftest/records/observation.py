@@ -61,7 +61,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     `losses` are those of a run of several steps.
     `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
     campaign was killed. `covered` says what was compared; lines from before it was recorded have nothing
-    there. `blind` is the case's blind share by check (`difftest.records.blind`); empty for programs.
+    there. `blind` is the case's blind share by check (`difftest.records.blind`).
     `canary` is what the canary showed (`difftest.judge.canary`): empty where there was none.
     """
 

@@ -2,13 +2,24 @@
 
 import difflib
 import fnmatch
+import re
 from collections.abc import Mapping, Sequence
 
 from difftest.ground.errors import UsageError
 from difftest.runs.read import Key, Run, Whole
 
+WRAPPERS = re.compile(
+    r"(?:^|(?<=\.))(?:_orig_mod|module|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?:\.|$)"
+)
+"""The parts of names that wrappers add."""
+
 LEAST_SHARED = 0.5
 """From this share of common parameter names on, two runs are aligned by name."""
+
+
+def path_of(name: str) -> str:
+    """A module's or parameter's name without the parts that wrappers add."""
+    return WRAPPERS.sub("", name).rstrip(".")
 
 
 def renamed(name: str, names: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import by_structure, require_names
 from difftest.runs.comparison import DIFFER, EQUAL, LOSS, UNDECIDED, Comparison, Place, Point
-from difftest.runs.distances import EPSILON, GROWTH, UNITS, Distances, Off
+from difftest.runs.distances import EPSILON, FORWARD, GROWTH, UNITS, Distances, Off
 from difftest.runs.hints import CLOSE, candidates, factor, hints
 from difftest.runs.read import Run, read
 from difftest.runs.settings import differences, different_data
@@ -170,7 +170,7 @@ class _Walk:
         return None
 
     def _wrong_place(self, step: int, offs: Sequence[Off]) -> Place | None:
-        outputs = [off for off in offs if off.key[0] in (layout.START, layout.OUTPUT)]
+        outputs = [off for off in offs if any(off.key[0] in kinds for kinds in FORWARD)]
         self._convene(step, offs)
         loss = self._loss_wrong(step)
         before = ""

@@ -50,6 +50,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             LOSS: "the loss",
             "start": f"the parameter {owner} before the first step",
             "output": f"the output of {owner}",
+            "buffer": f"the buffer {owner} after the step",
             "output gradient": f"the gradient of the output of {owner}",
             "gradient": f"the gradient of {owner}",
             "updated": f"the parameter {owner} after its update",

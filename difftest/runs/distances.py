@@ -8,7 +8,7 @@ before. Chaos grows smoothly and stays below this; a fault that begins suddenly 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,17 +17,30 @@ from difftest.runs import layout
 from difftest.runs.align import pairs
 from difftest.runs.read import Key, Run, Whole
 
-EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+EPSILON = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+    "complex128": 2.0**-52,
+    "complex64": 2.0**-23,
+}
 """The distance of 1 and the next number of a dtype."""
 
 UNITS = {
     layout.START: 4.0,
     layout.OUTPUT: 64.0,
+    layout.BUFFER: 64.0,
     layout.OUTPUT_GRADIENT: 256.0,
     layout.GRADIENT: 256.0,
     layout.UPDATED: 64.0,
 }
 """The bound of a first step, in units in the last place of a tensor's norm."""
+
+FORWARD = ((layout.START, layout.OUTPUT), (layout.BUFFER,))
+"""What the forward pass computes, in its order."""
 
 GROWTH = 16.0
 
@@ -42,6 +55,18 @@ SHARE_OF_UPDATE = 0.5
 
 A GPU and a CPU were 0.28 apart after AdamW's first step (docs/cuda.md).
 """
+
+
+LEAST_TURNED = 0.01
+"""An element is expected to be turned around by rounding where the expected number is at least this."""
+
+TURNED = 3.0
+"""How far an element that is turned around is off, in mean steps of its tensor; twice its own step."""
+
+MOST_BUCKETS = 2.0
+"""A difference of so many elements is in at most so many times as many buckets of a sketch."""
+
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,9 +124,34 @@ class Distances:
             offs.append(
                 Off(key=key, first=one, second=two, difference=difference, noise=noise, allowed=allowed)
             )
+        offs = self._with_turned(offs) if samples else offs
         self._remember(offs, norms)
         self._before.update({key: one for key, one in mine.items() if key[0] in layout.PARAMETERS})
         return in_order(offs)
+
+    def _with_turned(self, offs: Sequence[Off]) -> list[Off]:
+        """The tensors, of which updated parameters may differ in the few elements that rounding turns around.
+
+        A first update of Adam's has the sign of the gradient: where that is rounding, one run turns around
+        and its repetition may not. Such a difference is that of a few elements, and so in few buckets of the
+        sketch; one of the whole parameter is in all of them.
+        """
+        gradients = {off.key[1:]: off for off in offs if off.key[0] == layout.GRADIENT}
+        made = []
+        for off in offs:
+            gradient, before = gradients.get(off.key[1:]), self._before_update(off.key)
+            if off.key[0] == layout.UPDATED and off.wrong and before and gradient and not gradient.wrong:
+                elements = max(1, int(off.first.row[layout.ELEMENTS]))
+                turned = elements * min(1.0, THRESHOLD * gradient.noise / max(gradient.first.norm, TINY))
+                if turned >= LEAST_TURNED and _buckets(off) <= MOST_BUCKETS * np.ceil(turned):
+                    step = distance(before, off.first) / np.sqrt(elements)
+                    noise = off.noise + TURNED * step * float(np.sqrt(np.ceil(turned))) / THRESHOLD
+                    off = replace(off, noise=noise, allowed=THRESHOLD * noise)  # noqa: PLW2901
+            made.append(off)
+        return made
+
+    def _before_update(self, key: Key) -> Whole | None:
+        return self._before.get((layout.UPDATED, *key[1:])) or self._before.get((layout.START, *key[1:]))
 
     def _skips(self, one: Whole, two: Whole) -> bool:
         reason = ""
@@ -146,7 +196,7 @@ class Distances:
         scale = max(one.norm, LEAST_SCALE * typical)
         share = max(UNITS[key[0]] * unit, GROWTH * self._worst.get(key[0], 0.0))
         bound = share * scale
-        before = self._before.get((layout.UPDATED, *key[1:])) or self._before.get((layout.START, *key[1:]))
+        before = self._before_update(key)
         if key[0] == layout.UPDATED and before is not None:
             bound += SHARE_OF_UPDATE * distance(before, one)
         return bound, bound
@@ -166,6 +216,12 @@ def distance(one: Whole, two: Whole) -> float:
         same = np.array_equal(one.row[layout.NANS : layout.ELEMENTS], two.row[layout.NANS : layout.ELEMENTS])
         return 0.0 if same else float("inf")
     return float(np.linalg.norm(one.sketch - two.sketch))
+
+
+def _buckets(off: Off) -> float:
+    """In how many buckets of the sketch the difference is: the participation ratio of its squares."""
+    squares = (off.first.sketch - off.second.sketch) ** 2
+    return float(squares.sum() ** 2 / max((squares**2).sum(), TINY))
 
 
 def _named(key: Key, two: Whole, base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> Key | None:
@@ -193,7 +249,9 @@ def _apart(base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> float:
 
 def in_order(offs: Sequence[Off]) -> list[Off]:
     """The tensors as they are computed: a parameter's gradient after that of its module's output."""
-    forward = [off for off in offs if off.key[0] in (layout.START, layout.OUTPUT)]
+    forward = [
+        off for kinds in FORWARD for off in offs if off.key[0] in kinds
+    ]  # a buffer is recorded when the step ends
     gradients = [off for off in offs if off.key[0] == layout.GRADIENT]
     backward: list[Off] = []
     for off in offs:

@@ -6,7 +6,7 @@ A run is a folder. Every rank appends to its own files:
   it is first recorded, and every recorded step has one when it is complete.
 * `rank-00000.f64`: a matrix of little-endian float64 numbers with `WIDTH` columns, a row for each tensor of
   each recorded step: `numpy.fromfile(file, "<f8").reshape(-1, WIDTH)`.
-* `rank-00000.step-00000003.npz`: the whole tensors that were requested.
+* `rank-00000.step-00000003.npz`: the whole tensors that were requested, and what their modules were given.
 """
 
 from typing import TypeAlias
@@ -19,6 +19,9 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 VERSION = 1
 
+RECORDING = "DIFFTEST_RECORDING"
+"""The environment variable with a folder for the recording, which replaces that of the script."""
+
 BUCKETS = 64
 """The numbers of a sketch. It estimates the norm of a difference to about 10 %."""
 
@@ -27,24 +30,32 @@ SQUARES, LEAST, GREATEST, NANS, INFS, ELEMENTS = range(BUCKETS, BUCKETS + 6)
 
 WIDTH = BUCKETS + 6
 
-INPUT, START, OUTPUT, OUTPUT_GRADIENT, GRADIENT, UPDATED = (
+INPUT, START, OUTPUT, BUFFER, OUTPUT_GRADIENT, GRADIENT, UPDATED = (
     "input",
     "start",
     "output",
+    "buffer",
     "output gradient",
     "gradient",
     "updated",
 )
 """What a tensor is.
 
-An input of the model, a parameter before the first step, a module's output, the output's gradient, a
-parameter's gradient as the optimizer gets it, and a parameter after its update.
+An input of the model, a parameter before the first step, a module's output, a buffer after the step, the
+output's gradient, a parameter's gradient as the optimizer gets it, and a parameter after its update.
 """
 
-KINDS = (INPUT, START, OUTPUT, OUTPUT_GRADIENT, GRADIENT, UPDATED)
+KINDS = (INPUT, START, OUTPUT, BUFFER, OUTPUT_GRADIENT, GRADIENT, UPDATED)
 
 PARAMETERS = frozenset({START, GRADIENT, UPDATED})
-"""The kinds that belong to a parameter; the others belong to a module."""
+"""The kinds that belong to a parameter, whose copies on several ranks are equal."""
+
+OWN_TO_RANKS = frozenset({OUTPUT, BUFFER, OUTPUT_GRADIENT})
+"""The kinds whose plain tensors may rightly differ between ranks that see other samples."""
+
+
+ARGUMENT, PARAMETER = "argument", "parameter"
+"""How the names of a module's whole arguments and parameters begin in an npz file: `argument:attn:0`."""
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +69,8 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor"):
     """A tensor of a rank. `shape` is the whole tensor's; where it is a batch's, dim 0 is that of this rank.
 
     `owner` is the module's path, or the parameter's. `place` numbers a module's outputs and calls. `piece` is
-    what this rank has. `comparable` is false where the rank does not know which elements it has.
+    what this rank has. `comparable` is false where the rank does not know which elements it has. `mesh` are
+    the axes of a DTensor's mesh with their sizes, `cut` the dim that each axis cuts, None for none.
     """
 
     id: int
@@ -70,6 +82,8 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor"):
     piece: Piece = Piece()
     batched: bool = False
     comparable: bool = True
+    mesh: tuple[tuple[str, int], ...] = ()
+    cut: tuple[int | None, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -101,6 +115,13 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str = ""
 
 
+class Package(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed package: its version, and the packages of which it requires one version alone."""
+
+    version: str
+    pins: tuple[str, ...] = ()
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
     """What a rank's numbers may depend on. `settings` has everything else that may differ, by name."""
 
@@ -113,6 +134,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
     parameters: tuple[str, ...] = ()
     perturbed: float = 0.0
     every: int = 1
+    packages: dict[str, Package] = {}
 
 
 Line: TypeAlias = Environment | Tensor | Step

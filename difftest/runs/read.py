@@ -177,7 +177,7 @@ def _whole(given: list[tuple[int, Tensor, Floats]]) -> Whole:
         by_name.setdefault(one[1].piece.name, []).append(one)
     shares = {name: _share(copies) for name, copies in by_name.items()}
     about = given[0][1]
-    plain = about.kind in (layout.OUTPUT, layout.OUTPUT_GRADIENT) and about.piece.name[0] != "["
+    plain = about.kind in layout.OWN_TO_RANKS and about.piece.name[0] != "["
     comparable = all(one.comparable for _, one, _ in given)
     if plain:  # copies that differ are then pieces of a tensor, and nobody knows which
         comparable = comparable and not any(share.odd for share in shares.values())

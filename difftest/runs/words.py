@@ -1,13 +1,14 @@
 """A comparison of two runs in words: the verdict in a sentence, and the lines for a terminal."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from difftest.runs.comparison import DATA, EQUAL, Comparison, Place
+from difftest.runs.comparison import DATA, EQUAL, Comparison, Place, Setting
 
 STAGES = {
     "start": "before the first step",
     "output": "forward",
+    "buffer": "forward",
     "loss": "forward",
     "output gradient": "backward",
     "gradient": "backward",
@@ -73,6 +74,7 @@ def follows(comparison: Comparison) -> str:
     names = {
         "start": "parameters before the first step",
         "output": "outputs",
+        "buffer": "values of buffers",
         "output gradient": "gradients of outputs",
         "gradient": "gradients of parameters",
         "updated": "updated parameters",
@@ -103,7 +105,12 @@ def lines(comparison: Comparison) -> Iterator[str]:
 
 def table(comparison: Comparison) -> Iterator[str]:
     """What differs between the runs besides their numbers, in three columns."""
-    rows = [("", *comparison.names), *((one.name, one.first, one.second) for one in comparison.settings)]
+    yield from columns(comparison.names, comparison.settings)
+
+
+def columns(names: tuple[str, str], settings: Sequence[Setting]) -> Iterator[str]:
+    """Settings in three columns, below the names of both."""
+    rows = [("", *names), *((one.name, one.first, one.second) for one in settings)]
     cut = [tuple(_cut(text) for text in row) for row in rows]
     widths = [max(len(row[column]) for row in cut) for column in range(3)]
     for row in cut:

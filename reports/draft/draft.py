@@ -3,9 +3,11 @@
 Nothing is ever posted: a person reads a draft and decides.
 
 A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`, which asks for the parts of a draft.
-Text from runs and logs goes through `reports.draft.markup`.
+Text from runs and logs goes through `reports.draft.markup`. A maintainer reads at most `MOST_FIRST` lines
+before the details: a script or a graph for which there is no room stands in a part that unfolds.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +27,8 @@ from difftest.judge.measured import Measurement
 from difftest.records.evidence import GUILTY_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from reports.draft import private, words
-from reports.draft.markup import fenced, plain
+from reports.draft import environment, private, readable, words
+from reports.draft.markup import code, cut, fenced, plain
 from reports.draft.releases import Releases
 from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
@@ -34,6 +36,17 @@ from reports.reproducer.reproducer import tolerance
 FOLDER, SUFFIX = "issues", ".md.jinja"
 OF_RUN = ("python", "device", "gpu", "PJRT device")
 """What maintainers ask for of a run, beside the versions of packages."""
+
+MOST_FIRST, MOST_LINES = 45, 150
+"""The most lines before the details, and the most in all."""
+
+MOST_GRAPH_LINES = 60
+"""A longer graph is attached alone."""
+
+DETAILS = "<details>"
+_BLANK = re.compile(r"\n{3,}")
+_SHARDS = re.compile(r"spmd|dtensor|distribute", re.IGNORECASE)
+"""What a script that shards names."""
 
 MOST_TITLE = 250
 """What a tracker takes; titles are shorter, except of messages that are one long clause."""
@@ -47,12 +60,12 @@ class Draft:
     what it printed; both empty where there is none. `listed`: the script is the ledger's. `ran_here` says
     that difftest itself wrote and ran that script, with that output. `collected` is the output of
     `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
-    `graph` is StableHLO that the script made, and `compile` a program that compiles it.
-    `before_pass` and `after_pass` are the smallest module before and after XLA's guilty pass, empty where
-    there is none. `run` is a run of
-    `case`, whose numbers stand in for `of_original`, the measurement of the case that showed the finding
-    first. `called` is what users call each backend, and `reason` that of the ledger's entry about the
-    finding, empty where there is none.
+    `graph` is StableHLO that the script made, in a file called `graph_name` for the program `compile`, whose
+    file is `compile_name`. `before_pass` and `after_pass` are the smallest module before and after XLA's
+    guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in for `of_original`, the
+    measurement of the case that showed the finding first. `called` is what users call each backend, and
+    `reason` that of the ledger's entry about the finding, empty where there is none. `listed_title` is that
+    of the listed fault.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
@@ -69,20 +82,41 @@ class Draft:
     collected: str = ""
     artifacts: tuple[str, ...] = ()
     graph: str = ""
+    graph_name: str = ""
     compile: str = ""
+    compile_name: str = ""
     before_pass: str = ""
     after_pass: str = ""
     run: ReducedRun | None = None
     called: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    listed_title: str = ""
 
     @cached_property
     def title(self) -> str:
         """What happens in the draft's case, in one line without characters that a tracker acts on."""
         shown = msgspec.structs.replace(self.finding, divergence=self.shown)
-        line = private.shared(titles.upstream_title(shown, self.called, self.reason))
+        own = self.listed_title if self.listed else ""
+        line = private.shared(own or titles.upstream_title(shown, self._called, self.reason))
         plainly = " ".join(re.sub("[@#<>`]", " ", line).split())
         return plainly if len(plainly) <= MOST_TITLE else plainly[:MOST_TITLE].rpartition(" ")[0]
+
+    @property
+    def _called(self) -> Mapping[str, str]:
+        """What users call each backend: XLA alone where the case and its script shard nothing."""
+        own = plugins.plain(self.finding.divergence.backend)
+        alone = self.case.world_size == 1 and own.startswith("xla_") and not _SHARDS.search(self.reproducer)
+        return {**self.called, own: "XLA"} if alone else self.called
+
+    @property
+    def script(self) -> str:
+        """The reproducer as maintainers read it."""
+        return readable.script(self.reproducer)
+
+    @property
+    def printed(self) -> str:
+        """The lines of the script's output that say what is wrong."""
+        return readable.output(words.without_own_frames(self.output))
 
     @property
     def shown(self) -> Divergence:
@@ -105,20 +139,51 @@ class Draft:
         return words.happens(self.finding, self.run, words.ranks(self.case), self.title, self.backend)
 
     @property
+    def check(self) -> tuple[str, str]:
+        """The check of XLA that failed, and its place; empty where none did."""
+        return words.compiler_check(self.shown)
+
+    @property
+    def explanation(self) -> str:
+        """What the script of a listed fault says beside its title."""
+        return readable.explanation(self.reproducer) if self.listed else ""
+
+    @property
     def expected(self) -> str:
-        """What is expected instead, in a sentence."""
-        return words.expected(self.finding, self.shown, self.tolerance if self.run else "")
+        """What is expected and what came, with the numbers of the draft's own case."""
+        return words.expected(self.finding, self._of_case, self.output)
+
+    @property
+    def _of_case(self) -> Divergence:
+        """What the draft's own case shows; without facts where it was not run and is not the first one."""
+        own = self.measured_again or not self.reduced
+        return self.shown if own else msgspec.structs.replace(self.shown, facts=None)
 
     @property
     def behaviour(self) -> str:
-        """The same, below a heading that says so."""
-        _, _, sentence = self.expected.partition(": ")
-        return sentence[:1].upper() + sentence[1:]
+        """What is expected, below a heading that says so."""
+        wanted, _ = words.expectation(self._of_case, self.output)
+        return f"{wanted[:1].upper()}{wanted[1:]}.{words.correct(self.finding, self.shown)}"
+
+    @property
+    def detail(self) -> str:
+        """What is wrong, and where; the ends of a long message."""
+        return cut(words.without_own_frames(self.shown.detail))
 
     @property
     def log(self) -> str:
-        """The log of the run, without the frames of difftest's own files."""
-        return words.without_own_frames(self.shown.log)
+        """The ends of the run's log, without the frames of difftest's own files."""
+        return cut(words.without_own_frames(self.shown.log))
+
+    @property
+    def graph_fits(self) -> bool:
+        """Whether the graph is short enough to be read."""
+        return 0 < self.graph.count("\n") <= MOST_GRAPH_LINES
+
+    @property
+    def environment(self) -> str:
+        """What `collect_env` says of versions, system and GPU."""
+        return environment.short(self.collected)
 
     @property
     def reduced(self) -> bool:
@@ -134,7 +199,7 @@ class Draft:
     @property
     def backend(self) -> str:
         """What users call the finding's backend, in whatever environment."""
-        return titles.spoken(plugins.plain(self.finding.divergence.backend), self.called)
+        return titles.spoken(plugins.plain(self.finding.divergence.backend), self._called)
 
     @property
     def other_side(self) -> str:
@@ -233,8 +298,10 @@ class Draft:
 
     @property
     def case_json(self) -> str:
-        """The case as indented JSON."""
-        return msgspec.json.format(self.case.to_json(), indent=2).decode()
+        """The case as JSON, with a line for each of its fields."""
+        fields = msgspec.json.decode(self.case.to_json())
+        lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(value)}" for name, value in fields.items())
+        return f"{{\n{lines}\n}}"
 
 
 def devices(script: str) -> int:
@@ -261,9 +328,23 @@ class Drafted(Protocol):
 
 
 def render(draft: Drafted, tracker: str) -> str:
-    """The draft in the form of `tracker`, one of `trackers()`."""
-    text = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}").render(it=draft)
-    return printable(text.strip()) + "\n"
+    """The draft in the form of `tracker`, one of `trackers()`.
+
+    Where the lines would be too many, the script or the graph unfolds (`folded` is 1), or both (2); else no
+    log is quoted, and the script that made a graph is attached (3).
+    """
+    template = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}")
+    for folded in range(4):
+        whole = template.render(it=draft, folded=folded, tracker=tracker)
+        text = printable(_BLANK.sub("\n\n", whole).strip()) + "\n"
+        if first_lines(text) <= MOST_FIRST and text.count("\n") <= MOST_LINES:
+            break
+    return text
+
+
+def first_lines(text: str) -> int:
+    """How many lines of a draft stand before its first details."""
+    return text.partition(f"\n{DETAILS}")[0].count("\n") + 1
 
 
 @cache
@@ -275,5 +356,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"fenced": fenced, "plain": plain}
+    environment.filters |= {"code": code, "fenced": fenced, "plain": plain}
     return environment

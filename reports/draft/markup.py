@@ -9,6 +9,25 @@ MOST_TEXT = 12_000
 """The most characters of a block; the middle of a longer text is left out."""
 
 
+MOST_HEAD, MOST_TAIL = 4, 12
+"""The lines of a log's beginning and end that are kept."""
+
+
+def cut(text: str) -> str:
+    """The beginning and the end of a log, with how many lines between them were left out."""
+    lines = text.rstrip().splitlines()
+    left_out = len(lines) - MOST_HEAD - MOST_TAIL
+    if left_out <= 1:
+        return "\n".join(lines)
+    return "\n".join((*lines[:MOST_HEAD], f"... {left_out} lines left out ...", *lines[-MOST_TAIL:]))
+
+
+def code(text: object) -> str:
+    """Text in one line as code, without what is private: nothing in it is markup."""
+    line = " ".join(private.shared(str(text)).split()).replace("`", "'")
+    return f"`{line}`"
+
+
 def fenced(text: str, language: str = "") -> str:
     """Text as a code block, whose fence is longer than any run of backticks within.
 

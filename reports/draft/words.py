@@ -1,4 +1,4 @@
-"""The first words of a draft: what happens, and what is expected, a sentence each."""
+"""The first words of a draft: what happens, what is expected, and which runs of the case are right."""
 
 import re
 from collections.abc import Iterator
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from difftest.cases.case import Case
 from difftest.findings.titles import PASSES
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import Facts, KindsFacts, PropertyFacts, RemarkFacts
 from difftest.judge.fingerprint import FAILURES
 from difftest.judge.noise import FLOORS_MOST
-from difftest.judge.outcome import Symptom
 from difftest.records.evidence import OTHER, SINGLE
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
+from reports.draft.readable import stated
 
 FRAMEWORKS = ("torchax", "torch_tpu")
 """The frameworks whose backends have their name: no others use them."""
@@ -20,6 +21,7 @@ AGREES = "agrees"
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+.*\n(?:    +.*\n)*', re.MULTILINE)
 _OWN = re.compile(r"(?:^|/)(?:difftest|generators|workers|reports)/")
+_CHECK = re.compile(r"(?P<place>[\w-]+\.(?:cc|h|cpp):\d+)\] (?P<check>Check failed: [^\n]*)")
 
 
 def happens(finding: Finding, run: ReducedRun | None, ranks: str, what: str, backend: str) -> str:
@@ -52,26 +54,57 @@ def _used(finding: Finding) -> Iterator[tuple[str, str]]:
             yield name, version
 
 
+def compiler_check(shown: Divergence) -> tuple[str, str]:
+    """The check that failed in XLA's sources and its place; two empty texts where none did."""
+    line = _CHECK.search(shown.what) or _CHECK.search(shown.log)
+    return (line["check"].strip(), line["place"]) if line else ("", "")
+
+
 def ranks(case: Case) -> str:
     """How many ranks a case has, and its mesh."""
     return f"{case.world_size} rank{'s' * (case.world_size != 1)} (mesh {case.layout.mesh})"
 
 
-def expected(finding: Finding, shown: Divergence, tolerance: str) -> str:
-    """What is expected instead, and which runs of the case give it."""
+EAGER = "the result of eager torch on the CPU"
+
+
+def expectation(shown: Divergence, output: str) -> tuple[str, str]:
+    """What is expected, and what came instead: what the script printed, else what the run measured.
+
+    The second is empty where other words say it, as a title does with an exception.
+    """
     if shown.symptom in FAILURES:
-        result = "the program ends without an error"
-    elif shown.symptom is Symptom.MISMATCH and tolerance:
-        result = f"the values of eager torch on the CPU in float64, within rounding ({tolerance})"
-    else:
-        result = "the result of eager torch on the CPU"
+        return "no error", ""
+    printed = stated(output)
+    return printed if printed[0] else _measured(shown.facts)
+
+
+def _measured(facts: Facts | None) -> tuple[str, str]:
+    match facts:
+        case PropertyFacts(property=name, expected=expected, actual=actual):
+            return f"{name} {expected}", actual
+        case KindsFacts(count=count, expected=expected, actual=actual):
+            return expected or EAGER, f"{count} values that are {actual}"
+    return EAGER, ""
+
+
+def expected(finding: Finding, shown: Divergence, output: str) -> str:
+    """What is expected and what came, with the finding's numbers, and which runs of the case are right."""
+    wanted, actual = expectation(shown, output)
+    remark = shown.facts.remark if isinstance(shown.facts, RemarkFacts) and not actual else ""
+    got = f", got {actual}" if actual else f". {shown.tensor}: {remark}" if remark else ""
+    return f"Expected {wanted}{got}." + correct(finding, shown)
+
+
+def correct(finding: Finding, shown: Divergence) -> str:
+    """Which other runs of the case are right, as a sentence after another; empty where none is known."""
     right = [words for name, words in _runs(shown) if finding.evidence.get(name) == AGREES]
-    return f"Expected: {result}" + (f", as {' and '.join(right)}." if right else ".")
+    return f" It is correct {' and '.join(right)}." if right else ""
 
 
 def _runs(shown: Divergence) -> tuple[tuple[str, str], ...]:
     """What users call the two runs that may be right: the same on one device, and the other side's."""
-    return (SINGLE, "on one device"), (OTHER, f"by {other_side(shown)} in the same layout")
+    return (SINGLE, "on one device"), (OTHER, f"with {other_side(shown)} in the same layout")
 
 
 def other_side(shown: Divergence) -> str:

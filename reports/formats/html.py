@@ -28,10 +28,11 @@ MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED = 12, 9
 
 def render(report: Report, file: BinaryIO) -> None:
     """Writes the page."""
-    arbiter = arbitrated(report.frame, report.findings)
+    arbiter, marks = arbitrated(report.frame, report.findings), history.marks(report)
     shown = {
         standing: [
-            shown_on_page(report, cause, arbiter.get(cause.finding.fingerprint, "")) for cause in causes
+            shown_on_page(report, cause, arbiter.get(cause.finding.fingerprint, ""), marks)
+            for cause in causes
         ]
         for standing, causes in report.groups.items()
     }
@@ -78,6 +79,10 @@ def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
         | {"findings": shown[Standing.UNKNOWN]},
         {"id": "understood", "title": "Understood, not reported", "open": True}
         | {"note": "a script shows each of them; no issue is known", "findings": shown[Standing.UNDERSTOOD]},
-        {"id": "known", "title": "Known: nothing to do", "note": "reported upstream, fixed, unstable or open"}
+        {
+            "id": "known",
+            "title": "Nothing to do",
+            "note": "reported upstream, fixed, unstable or left open by torch",
+        }
         | {"open": False, "findings": rest},
     ]

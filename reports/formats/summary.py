@@ -12,7 +12,7 @@ from difftest.records.coverage import together
 from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
 from reports import covered, tables
-from reports.frame import Table
+from reports.frame import Table, cases_and_programs
 from reports.report import Report
 
 FILENAME = "summary.json"
@@ -20,14 +20,15 @@ SCHEMA = 1
 
 
 def render(report: Report, file: BinaryIO) -> None:
-    """Writes campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
+    """Writes campaigns, cases, runs, comparisons by verdict, backend and path, findings and versions.
 
-    `seeds` are those in the names of its campaigns. `runs` counts every run, the other numbers only
-    comparisons of campaigns. `sides` tells how those of the last campaign ended, and `incomplete` of what
-    it did not compare enough. `headline` is that of the page. `coverage` is how much all campaigns reached.
+    `seeds` are those in the names of its campaigns. `programs` are those of the `cases` that are programs of
+    operators. `runs` counts every run, the other numbers only comparisons of campaigns. `sides` tells how
+    those of the last campaign ended, and `incomplete` of what it did not compare enough. `headline` is that
+    of the page. `coverage` is how much all campaigns reached.
     """
     t = report.frame
-    compared = t.compared
+    compared, (cases, programs) = t.compared, cases_and_programs(t.runs)
     summary = {
         "schema": SCHEMA,
         "title": report.title,
@@ -38,7 +39,8 @@ def render(report: Report, file: BinaryIO) -> None:
         "sides": described(report.comparisons),
         "campaigns": _campaigns(t),
         "seeds": sorted({seed for name in t.comparisons if (seed := named_seed(name)) is not None}),
-        "cases": int(compared["case"].nunique()),
+        "cases": cases + programs,
+        "programs": programs,
         "comparisons": len(compared),
         "runs": len(t.runs),
         "verdicts": {verdict: int((compared["verdict"] == verdict).sum()) for verdict in tables.VERDICTS},

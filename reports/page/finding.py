@@ -1,6 +1,6 @@
 """One line of findings as the page shows it: a title and facts in the reader's words, the 2 x 2, commands."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -15,14 +15,17 @@ from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, R
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
+from reports.draft.tracker import tracker
 from reports.page.curves import CurveDrawing, drawing
 from reports.page.grid import of_pieces
+from reports.page.head import SHOWN_PACKAGES
+from reports.page.history import SEEN
 from reports.report import Report
 
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
 
-UNDECIDED_MEANS = "undecided: there is no such run, or it failed in another way or said nothing"
+UNDECIDED_MEANS = "undecided: it did not run, failed differently or gave no verdict"
 
 TEXTS = 800_000
 """The most characters of all details and logs; of many findings, each has a smaller share."""
@@ -59,6 +62,10 @@ MOST_LAYERS = 8
 """How many kinds of layers of a model are named."""
 
 
+OWNERS = {"pytorch": "pytorch/pytorch", "xla": "pytorch/xla", "openxla": "openxla/xla"}
+"""Whose tracker a finding belongs to by the evidence."""
+
+
 class OutcomeCell(NamedTuple):
     """One cell of the 2 x 2: the class that colours it, its sign and its words."""
 
@@ -67,10 +74,11 @@ class OutcomeCell(NamedTuple):
     words: str
 
 
-def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
+def shown_on_page(report: Report, cause: Cause, arbiter: str, nights: Mapping[str, str]) -> dict[str, Any]:
     """What the page shows of the findings with one cause: the first of them, and what all have.
 
-    `arbiter` is the comparison with the other side's error, or empty.
+    `arbiter` is the comparison with the other side's error, or empty. `nights` has by fingerprint the marks
+    of the nights in which it was seen (`reports.page.history.marks`).
     """
     finding, kept = cause.finding, report.of(cause.finding)
     divergence = finding.divergence
@@ -82,7 +90,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "title": titles.shared(kept.title, cause.backends, report.called),
         "new": report.has_new(cause),
         "standing": in_words(cause) if of_cause(cause) in TAGGED else "",
-        "summary": list(_summary(report, cause, kept.case)),
+        "summary": list(_summary(report, cause, kept.case, nights)),
         "facts": {name: value for name, value in facts(report, cause, arbiter).items() if value},
         "two_by_two": (runs := two_by_two(finding)),
         "other_side": other_side(divergence),
@@ -99,7 +107,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
     }
 
 
-def _summary(report: Report, cause: Cause, case: Case | None) -> Iterator[str]:
+def _summary(report: Report, cause: Cause, case: Case | None, nights: Mapping[str, str]) -> Iterator[str]:
     """The facts beside the title, as short texts."""
     finding = cause.finding
     back, repeats = finding.returned if finding.returned[1] else finding.stable
@@ -111,6 +119,14 @@ def _summary(report: Report, cause: Cause, case: Case | None) -> Iterator[str]:
     yield str(finding.divergence.stage)
     yield f"reproduced {back} of {repeats}" if repeats else "not repeated"
     yield f"{cause.hits:,} case{'s' * (cause.hits != 1)}"
+    if marks := _nights(cause, nights):
+        yield f"nights {marks}"
+
+
+def _nights(cause: Cause, nights: Mapping[str, str]) -> str:
+    """The nights in which any of a cause's findings was seen."""
+    own = [nights[finding.fingerprint] for finding in cause.findings if finding.fingerprint in nights]
+    return "".join(max(marks, key=lambda mark: mark == SEEN) for marks in zip(*own, strict=True))
 
 
 def _model(case: Case) -> str:
@@ -151,6 +167,10 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
         "first wrong at": "; ".join(finding.located),
         **{f"{one} when": _changes(finding, one) for one in ANSWERS},
         "seen": " to ".join(dict.fromkeys(moments)),
+        "first seen with": ", ".join(
+            f"{name} {finding.environment[name]}" for name in SHOWN_PACKAGES if name in finding.environment
+        ),
+        "owner": OWNERS[tracker(finding)],
         **{label(name): _evidence(report, name, finding) for name in finding.evidence},
     }
 

@@ -5,15 +5,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from difftest.cases.case_number import Series
 from difftest.findings.standing import Standing
 from difftest.records.comparisons import ORACLE
 from reports import cells
 from reports.frame import compared_in
 from reports.report import Report, environment_of, merged
-
-PROGRAM_LOSS = "cotangent"
-"""The loss of programs, and of nothing else."""
 
 SHOWN_PACKAGES = ("torch", "torch_xla", "torchax", "jax")
 SHOWN_DEVICES = ("device", "gpu")
@@ -61,13 +57,12 @@ def _compared(report: Report) -> list[Count]:
 def _work(report: Report) -> list[Count]:
     """How many cases and programs ran, and how long that took."""
     runs = report.runs
-    beside = (runs["series"] != Series.CASE) | (runs["input"] > 0)  # the cases that a campaign does not count
-    programs = beside & (runs["loss"].astype("str") == PROGRAM_LOSS)
-    cases = runs.loc[~programs, "case"].nunique()
-    more = runs.loc[programs, "case"].nunique()
+    cases, more = report.sizes
     seconds = elapsed(runs)
     return [
-        Count(f"{cases:,}" + (f" + {more:,}" if more else ""), "cases + programs" if more else "cases"),
+        Count(f"{cases:,} + {more:,}", "cases + programs")
+        if cases and more
+        else Count(f"{more or cases:,}", "programs" if more else "cases"),
         Count(f"{len(runs):,}", "runs"),
         *([] if seconds is None else [Count(duration(seconds), "from first to last run")]),
     ]

@@ -3,7 +3,7 @@
 It counts causes, as the headline of the page does: several findings may have one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,6 +16,11 @@ from reports.frame import compared_in
 from reports.page import head
 from reports.report import Report
 
+MOST_MARKS = 14
+"""How many nights a finding's line has marks of."""
+
+SEEN, UNSEEN = "\N{BLACK CIRCLE}", "\N{WHITE CIRCLE}"
+DAY = len("2026-01-05")
 MOST_NIGHTS = 30
 """How many nights the page has; `table.parquet` has all."""
 
@@ -39,6 +44,49 @@ class NightRow(NamedTuple):
     began: str
     numbers: tuple[str, ...]
     bars: tuple[float, ...]
+
+
+class NightCurve(NamedTuple):
+    """The causes of the nights as paths of SVG, first night first; `most` is the top of the drawing."""
+
+    shown: str
+    new: str
+    most: str
+    first: str
+    last: str
+    words: str
+
+
+def drawn(rows: Sequence[NightRow]) -> NightCurve:
+    """The curves of some rows of `nights`, of which there are at least two."""
+    ordered = rows[::-1]
+    new, shown = ([int(row.numbers[column].replace(",", "")) for row in ordered] for column in (0, 2))
+    most = max(*shown, 1)
+    first, last = ordered[0].began[:DAY], ordered[-1].began[:DAY]
+    words = f"{shown[0]} causes on {first}, {shown[-1]} on {last}"
+    return NightCurve(_path(shown, most), _path(new, most), str(most), first, last, words)
+
+
+def _path(counts: Sequence[int], most: int) -> str:
+    """A line over the width of the drawing, which is 1000 by 120."""
+    places = [(1000 * at / (len(counts) - 1), 115 - 110 * count / most) for at, count in enumerate(counts)]
+    return "M" + "L".join(f"{across:.0f} {down:.1f}" for across, down in places)
+
+
+def marks(report: Report) -> Mapping[str, str]:
+    """By fingerprint, a mark for each of the last nights: whether it was seen there; the last one last.
+
+    Empty where there is only one night.
+    """
+    names = [str(name) for name in report.frame.began.index][-MOST_MARKS:]
+    if len(names) == 1:
+        return {}
+    own = report.frame.runs[report.frame.runs["campaign"].isin(names)].dropna(subset=["fingerprint"])
+    nights_of = own.groupby("fingerprint", observed=True)["campaign"].agg(set)
+    return {
+        str(fingerprint): "".join(SEEN if name in seen else UNSEEN for name in names)
+        for fingerprint, seen in nights_of.items()
+    }
 
 
 def nights(report: Report) -> list[NightRow]:

@@ -16,11 +16,12 @@ _SIZE = re.compile(r"=(\d+)")
 
 
 class Square(NamedTuple):
-    """One cell: the class that colours it, its text, and the words of its tooltip."""
+    """One cell: its colour's class, its text, its tooltip's words, and the finding that it leads to."""
 
     kind: str
     text: str
     words: str
+    link: str = ""
 
 
 def of_paths(report: Report) -> dict[str, Any]:
@@ -64,14 +65,20 @@ def _map(
         if place.path and place.backend:
             ended.setdefault((row_of(place.path), place.backend), Counts()).include(each)
     needed = {f.fingerprint for f in report.findings if standing(f) is Standing.UNKNOWN}
-    own = compared[(compared["verdict"] == "diverge") & compared["fingerprint"].isin(needed)]
+    diverging = compared[(compared["verdict"] == "diverge") & compared["fingerprint"].notna()]
+    own = diverging[diverging["fingerprint"].isin(needed)]
     unknown = Counter(zip(own["row"], own["backend"].astype("str"), strict=True))
+    links = dict[tuple[str, str], str]()
+    on_page = {finding.fingerprint for finding in report.findings}
+    for row in (*own.itertuples(), *diverging.itertuples()):  # what needs somebody goes first
+        if str(row.fingerprint) in on_page:
+            links.setdefault((str(row.row), str(row.backend)), str(row.fingerprint))
     places = {*counts, *ended}
     backends = sorted({backend for _, backend in places})
 
     def square(at: tuple[str, str]) -> Square:
         shown = _square(counts.get(at), ended.get(at, Counts()), unknown[at])
-        return shown._replace(words=spoken.sentence(report, shown.words))
+        return shown._replace(words=spoken.sentence(report, shown.words), link=links.get(at, ""))
 
     return {
         "backends": [report.spoken(backend) for backend in backends],
@@ -104,7 +111,7 @@ def _square(count: Any, ended: Counts, unknown: int) -> Square:  # noqa: ANN401 
     words = f"{cases:,} case{'s' * (cases != 1)}: {count.agree:,} agree, {count.diverge:,} diverge"
     words += f", {count.inconclusive:,} inconclusive" + (f", {lost:,} lost" if lost else "")
     refused = ended.unsupported.total()
-    words += f"; it cannot express {refused:,} more" if refused else ""
+    words += f"; {refused:,} more are not supported" if refused else ""
     if unknown:
         return Square("unknown", f"{count.diverge:,}", f"{words}; {unknown:,} unknown")
     if count.diverge:

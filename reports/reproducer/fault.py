@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from difftest.cases.script_values import python
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
+from difftest.records.script_ending import Ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,34 +74,9 @@ class Fault:
         return int(number) if self.stage is Stage.FORWARD and number else 0
 
     @property
-    def matches_rank(self) -> str:
-        """An expression: whether the exception `failure` of a spawned rank is that of the finding's run."""
-        name = self.failure
-        return (
-            f"failure.exit_code == {int(name.split()[-1])}"
-            if name.startswith("exit status")
-            else f"failure.signal_name == {python(name)}"
-        )
+    def ending(self) -> str:
+        """How a script of a run that fails ends while the fault is there; empty for a wrong tensor.
 
-    def matches_text(self, text: str, error: str = "") -> str:
-        """An expression: whether the failure is that of the finding's run.
-
-        `text` is an expression for its message, and `error` one for the exception. Without `error` the text
-        is that of a rank's traceback, which names the type.
+        It stands in the script's docstring, where `difftest.records.script_ending` reads it.
         """
-        kind = (
-            f"type({error}).__name__ == {python(self.failure)}"
-            if error
-            else f"{python(self.failure)} in {text}"
-        )
-        return f"{kind} and {python(self.needle)} in {text}" if self.needle else kind
-
-    @property
-    def matches_child(self) -> str:
-        """An expression: whether the child process `finished` ended like the finding's run."""
-        name = self.failure
-        return (
-            f"finished.returncode == {int(name.split()[-1])}"
-            if name.startswith("exit status")
-            else f"finished.returncode == -signal.{name}"
-        )
+        return Ending(self.failure, self.needle, hangs=self.kind == "hang").line if self.fails else ""

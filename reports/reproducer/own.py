@@ -169,7 +169,7 @@ class OwnScript(Script):
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""
         dropping = {"threading"} if self.drops else set()
-        needed = {*Script.standard_library(self, more), "importlib", "pathlib", "random", "tempfile"}
+        needed = {*Script.standard_library(self, more), "importlib", "pathlib", "random", "sys", "tempfile"}
         return sorted(needed | dropping)
 
 

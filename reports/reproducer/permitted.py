@@ -15,12 +15,9 @@ FRAMEWORKS = frozenset({"torch", "torch_xla", "torchax", "jax", "numpy"})
 STANDARD = frozenset(
     {
         *("contextlib.nullcontext", "contextlib.contextmanager", "hashlib.sha256", "io.BytesIO", "math.inf"),
-        *("math.nan", "os.environ", "os.environ.get", "os.environ.update", "subprocess.PIPE"),
-        *("subprocess.TimeoutExpired", "sys.argv", "sys.executable", "sys.exit", "tempfile.mktemp"),
-        *("threading.Barrier", "threading.BrokenBarrierError", "threading.local", "time.monotonic"),
-        *("time.sleep", "types.SimpleNamespace", "signal.SIGABRT", "signal.SIGBUS", "signal.SIGFPE"),
-        *("signal.SIGILL", "signal.SIGKILL", "signal.SIGSEGV", "signal.SIGSYS", "signal.SIGTRAP"),
-        *("signal.SIGTERM", "signal.SIGINT", "signal.SIGPIPE", "signal.SIGQUIT", "signal.SIGHUP"),
+        *("math.nan", "os.environ", "os.environ.get", "os.environ.update", "tempfile.mktemp"),
+        *("threading.Barrier", "threading.BrokenBarrierError", "threading.local", "time.sleep"),
+        "types.SimpleNamespace",
     }
 )
 """What of the standard library."""
@@ -60,8 +57,6 @@ BUILTINS = frozenset(
 """The builtin functions that no script has; `getattr` only of a name that the script spells out."""
 
 ATTRIBUTES = frozenset({"module", "_orig_mod"})
-ITSELF = "[sys.executable, __file__, 'run']"
-"""The only program that a script runs."""
 
 _SIDES, _SIGNS = ("", "i", "r"), ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and")
 DUNDERS = frozenset(
@@ -99,7 +94,7 @@ class _Names(ast.NodeVisitor):
 
     def __init__(self, standard: frozenset[str]) -> None:
         self.standard, self.refused = standard, list[tuple[int, str]]()
-        self.modules = {dotted.partition(".")[0] for dotted in standard} | {"subprocess"}
+        self.modules = {dotted.partition(".")[0] for dotted in standard}
         self.origins = dict[str, str]()
         """The full names of what is imported, by the names in the script."""
 
@@ -163,7 +158,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _is_plain(call: ast.Call) -> bool:
-    """Whether it reads an attribute by its name, its own buffer, or runs the script itself again."""
+    """Whether it reads an attribute by its name, or its own buffer."""
     match call:
         case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
             return name in ATTRIBUTES
@@ -171,6 +166,4 @@ def _is_plain(call: ast.Call) -> bool:
             return True
         case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save"), args=args):
             return all(isinstance(argument, ast.Name | ast.List | ast.NamedExpr) for argument in args)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="subprocess"), attr="run"), args=[command]):
-            return ast.unparse(command) == ITSELF
     return False

@@ -35,6 +35,7 @@ LEAST_NEEDLE = 6
 """The least length in characters of a piece of a message that identifies an error."""
 
 MOST_NEEDLE = 100
+PYTHON_DIED = "Fatal Python error"
 LEAST_RATIO = 100.0
 """An error of this many times the rounding noise shows with other numbers too.
 
@@ -63,6 +64,7 @@ _LOOSE = re.compile(
 )
 """An empty line between imports, or between assignments and calls, none of which is indented."""
 
+MOST_AXES_OF_STAGES = 2
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
@@ -124,8 +126,8 @@ def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
 
 def needle(message: str) -> str:
     """The longest piece of a message that does not change from case to case; empty if none is long enough."""
-    if message.startswith(NO_MESSAGE):
-        return ""  # a source line is no part of what a script sees
+    if message.startswith((NO_MESSAGE, PYTHON_DIED)):
+        return ""  # neither a source line nor what Python adds is in what a script prints
     text = message.partition("Check failed:")[2] or message  # a log's line begins with time and place
     pieces = [piece.strip() for piece in _VARYING.sub("\n", text).split("\n")]
     longest = max(pieces, key=len, default="")
@@ -153,7 +155,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    if reason := features.refusal(case) or _without_regions(case, backend):
+    if reason := features.refusal(case) or _without_regions(case, backend) or _without_stages(case, backend):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -170,6 +172,18 @@ def _without_regions(case: Case, backend: str) -> str | None:
     if case.regions is UNSET or _declares(backend, "spells_regions"):
         return None
     return f"the case cuts activations, which the template of {backend} cannot write"
+
+
+def _without_stages(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot cut the model into stages as the case does, or None."""
+    cut, writes = case.staged is not None and case.world_size > 1, _declares(backend, "spells_stages")
+    if cut != writes:
+        return f"the case has {'' if cut else 'no '}stages, which the template of {backend} cannot write"
+    if not cut:
+        return None
+    if len(case.layout.mesh.axes) > MOST_AXES_OF_STAGES or case.layout.mesh.names[-1] in {"dp_shard", "tp"}:
+        return "the template of stages wraps them in DDP over one axis, or not at all"
+    return "no template clips over stages" if case.training.clip_norm is not None else None
 
 
 @cache

@@ -265,10 +265,7 @@ class Script:
 
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""
-        own = ([] if self.plain else ["hashlib"]) + ["io", "os", "sys", *more]
-        dies = ["subprocess"] * (self.fault.kind in ("crash", "hang"))
-        by_signal = self.fault.kind == "crash" and not self.fault.failure.startswith("exit status")
-        return sorted([*own, *dies, *["signal"] * by_signal])
+        return sorted([*([] if self.plain else ["hashlib"]), "io", "os", *more])
 
     def cut_dims(self, axis: str) -> Mapping[str, int]:
         """The parameters that `fully_shard` does not shard along dim 0, with their dim.

@@ -15,9 +15,10 @@ from difftest.cases.case import Training
 from difftest.findings.blind import MOST, blind_places, blind_shares
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.judge.damage import NOT_UPDATED
+from generators.cases import case_at
 from reports.page import compared
 from reports.report import build
-from workers.backends import candidates
+from workers.backends import all_backends, candidates
 
 TODAY = date(2026, 11, 27)
 ENTRY = Entry(fingerprint="xla_spmd-*-mismatch-*", upstream="u", reason="r", expires=TODAY)
@@ -69,11 +70,30 @@ def test_two_entries_hide_together_what_none_hides_alone() -> None:
         assert blind_places(Ledger(entries=entries), CASE, ("xla_spmd",), TODAY)["xla_spmd"]["loss"] == share
 
 
-def test_programs_have_no_blind_share_and_an_expired_entry_hides_nothing() -> None:
-    wide = Ledger(entries=(ENTRY,))
-    assert blind_places(wide, a_program(an_operator("add")), ("xla_spmd",), TODAY) == {}
-    later = blind_places(wide, CASE, ("xla_spmd",), date(2026, 11, 28))
+def test_an_expired_entry_hides_nothing() -> None:
+    later = blind_places(Ledger(entries=(ENTRY,)), CASE, ("xla_spmd",), date(2026, 11, 28))
     assert not any(later["xla_spmd"].values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "hidden"),
+    [
+        ({}, {"gradients": 1.0, "loss": 1.0, "parameters": 1.0, "replicas": 1.0}),
+        ({"operators": ("add",)}, {"gradients": 0.5, "loss": 0.5, "parameters": 0.5, "replicas": 0.5}),
+        ({"operators": ("nn.functional.elu",), "fingerprint": "*-gradients-*"}, {"gradients": 0.5}),
+        ({"operators": ("mul",)}, {}),
+        ({"operators": ("add",), "nature": "add, negated*"}, {}),
+        ({"where": {"program": "* nn.functional.elu *"}, "fingerprint": "*-loss-*"}, {"loss": 1.0}),
+        ({"operators": ("add",), "predicts": "rounded_near_one"}, {}),
+    ],
+)
+def test_an_entry_about_an_operator_hides_the_tensors_of_that_operator(
+    changes: dict[str, object], hidden: dict[str, float]
+) -> None:
+    ledger = Ledger(entries=(replace(ENTRY, **changes),))
+    program = a_program(an_operator("add"), an_operator("nn.ELU"))
+    shares = blind_places(ledger, program, ("xla_spmd",), TODAY)["xla_spmd"]
+    assert {check: share for check, share in shares.items() if share} == pytest.approx(hidden)
 
 
 def test_the_share_of_many_cases_is_the_mean_over_those_that_a_backend_runs() -> None:
@@ -90,10 +110,24 @@ def test_the_share_of_many_cases_is_the_mean_over_those_that_a_backend_runs() ->
 @pytest.mark.long
 def test_the_projects_ledger_hides_little_of_any_backend_and_check(generated_cases: GeneratedCases) -> None:
     drawn = [case for hundred in generated_cases.hundreds(0, 1, 2) for case in hundred][:COUNT]
-    backends = candidates()
+    backends = all_backends()
     able = [(case, [name for name, one in backends.items() if not one.unsupported(case)]) for case in drawn]
     rows = blind_shares(read_ledger(), able, TODAY).rows()
-    assert len({row.backend for row in rows}) == len(backends)
+    assert {row.backend for row in rows} == {name for _, names in able for name in names}
+    assert len({row.backend for row in rows}) > len(candidates())
+    assert {row.words for row in rows if row.share > MOST} == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("path", "count"), [("blocks", COUNT), ("features", COUNT), ("modules", 2000), ("operators", 2000)]
+)
+def test_the_projects_ledger_hides_little_on_the_paths_that_must_be_named(path: str, count: int) -> None:
+    drawn = (case_at(5, index, paths=(path,)) for index in range(count))
+    able = (
+        (case, [name for name, one in all_backends().items() if not one.unsupported(case)]) for case in drawn
+    )
+    rows = blind_shares(read_ledger(), able, TODAY).rows()
     assert {row.words for row in rows if row.share > MOST} == set()
 
 
@@ -110,7 +144,7 @@ def test_the_command_prints_the_shares_and_fails_where_one_is_too_great(
     assert "100.0 % of 2 cases on xla_spmd, loss" in wide.output
     ledger.write_text("")
     narrow = command(*wanted, "--known", ledger)
-    assert (narrow.status, narrow.output.partition(" pairs")[0]) == (0, "0 of 28")
+    assert (narrow.status, narrow.output.partition(" pairs")[0]) == (0, "0 of 56")
 
 
 def test_a_page_says_how_much_the_known_faults_hide_from_its_own_cases(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from difftest.findings import faults
 from difftest.findings.faults import KNOWN, KnownFault, fixed_in, known, read_faults, read_origins
 from difftest.findings.ledger import entries, read_ledger
 from difftest.ground.errors import UsageError
-from difftest.jobs.filing.known_script import raises_of, script_of
+from difftest.jobs.filing.known_script import KnownScript, raises_of, script_of, script_on_jax
 from difftest.jobs.filing.script_runs import ScriptRun, run_script
+from difftest.jobs.watch.script_states import partitioned, state_of
 from difftest.records import former_names
 from difftest.records.finding import State
 from difftest.records.former_names import FORMER, current_name
@@ -59,6 +60,16 @@ def test_only_a_fault_of_xla_has_a_script_for_jaxlib() -> None:
     of_jax = [fault for fault in read_faults() if fault.on_jax]
     assert of_jax
     assert {fault.package for fault in of_jax} == {"XLA"}
+
+
+def test_the_list_says_of_each_fault_of_xla_whether_the_newest_jaxlib_has_it() -> None:
+    newest = faults.NEWEST["jaxlib"]
+    of_xla = [fault for fault in read_faults() if fault.package == "XLA"]
+    assert [fault.name for fault in of_xla if fault.jaxlib.get(newest) not in {"alive", "fixed"}] == []
+    for fault in of_xla:
+        script = script_on_jax(fault)
+        assert script, fault.name
+        assert (newest in fault.gspmd) == partitioned(script), fault.name
 
 
 def test_a_title_names_its_component_once() -> None:
@@ -195,6 +206,18 @@ NO_RULE = "NotImplementedError: 'aten.x does not have a sharding strategy regist
 """How a script ends where DTensor refuses the operator by now."""
 
 
+OF_RANK = "Traceback ...\ntorch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with"
+"""How the parent of a rank ends that has left with a status."""
+
+
+def test_a_rank_that_leaves_with_status_1_says_that_the_fault_is_not_there() -> None:
+    for status, raises, state in ((1, (), "fixed"), (3, (), "unclear"), (1, ("it is odd",), "unclear")):
+        run = ScriptRun(text="", shown=False, output=f"expected 1\n{OF_RANK} exit code {status}\n")
+        result = state_of(run, KnownScript(text="", raises=raises))
+        assert result
+        assert result.state == state
+
+
 @pytest.mark.parametrize(
     ("run", "state"),
     [
@@ -207,15 +230,16 @@ NO_RULE = "NotImplementedError: 'aten.x does not have a sharding strategy regist
 )
 def test_what_a_script_says_of_a_release(run: ScriptRun, state: State) -> None:
     tried = {"2.15.0": "unclear", "2.9.0": "alive"}
-    before = a_fault(releases=tried, notes={"2.15.0": "an old note"}, raises=["it is odd"])
-    after = releases.answered(before, "2.15.0", run)
+    before = a_fault(releases=tried, notes={"2.15.0": "an old note"})
+    after = releases.answered(before, "2.15.0", state_of(run, KnownScript(text="", raises=("it is odd",))))
     assert list(after.releases.items()) == [("2.9.0", "alive"), ("2.15.0", state)]
     assert after.notes == ({"2.15.0": "TypeError: no such thing"} if state == "unclear" else {})
 
 
 def test_an_operator_without_a_rule_says_nothing_of_wrong_numbers() -> None:
     run = ScriptRun(text="", shown=False, output=f"Traceback ...\n{NO_RULE}\n")
-    assert releases.answered(a_fault(), "2.9.0", run).releases == {"2.9.0": "unclear"}
+    result = state_of(run, KnownScript(text=""))
+    assert releases.answered(a_fault(), "2.9.0", result).releases == {"2.9.0": "unclear"}
 
 
 def test_the_file_of_a_fault_keeps_what_a_release_does_not_change(

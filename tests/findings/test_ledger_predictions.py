@@ -64,6 +64,6 @@ def test_the_projects_ledger_knows_a_gradient_that_an_early_optimizer_decides() 
 
 def test_an_entry_predicts_only_what_there_is_a_model_of() -> None:
     with pytest.raises(
-        ValueError, match=r"entry 'xla_\*-mismatch-\*' predicts 'magic'; allowed: another_norm"
+        ValueError, match=r"entry 'xla_\*-mismatch-\*' predicts 'magic'; allowed: another_divisor"
     ):
         replace(ENTRY, predicts="magic")

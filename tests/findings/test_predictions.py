@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from samples import (
+    DEEP,
     Floats,
     Key,
     Spoil,
@@ -57,7 +58,7 @@ def from_initial(case: Case, factor: float, step: int = 0) -> Spoil:
 
 
 def test_every_prediction_has_a_test() -> None:
-    text = Path(__file__).read_text()
+    text = "".join(file.read_text() for file in Path(__file__).parent.glob("test_predictions*.py"))
     assert [name for name in names() if f'"{name}"' not in text] == []
 
 
@@ -115,6 +116,38 @@ def test_a_missing_reduction_leaves_the_mean_or_the_sum_over_the_ranks_right(
     by: tuple[float, float], stage: Stage, share: float, *, fits: bool
 ) -> None:
     assert ("unreduced" in predicted(a_case(), apart(by, stage, share))) is fits
+
+
+def gradient_off(*names: str, step: int = 1, forward: bool = False) -> Spoil:
+    """Wrong gradients of some parameters in one step, and a wrong output where `forward` says so."""
+
+    def spoil(at: int, key: Key, value: Floats) -> Floats:
+        gradient = key[0] is Stage.BACKWARD and key[1] in names
+        return value + 0.5 if at == step and (gradient or (forward and key[1] == "output")) else value
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("case", "spoil", "fits"),
+    [
+        (LATER, gradient_off("0.weight"), True),
+        (a_case(DEEP, training=Training(steps=2)), gradient_off("0.weight", "2.weight"), False),
+        (a_case(DEEP, training=Training(steps=2)), gradient_off("2.weight"), False),
+        (LATER, gradient_off("0.weight", step=0), True),
+        (a_case(training=Training(steps=2)), gradient_off("0.weight", step=0), False),
+        (LATER, gradient_off("0.weight", forward=True), False),
+    ],
+    ids=["first layer", "two layers", "last layer", "second part", "first batch", "wrong output"],
+)
+def test_an_earlier_batch_spoils_the_gradients_of_the_first_layer_alone(
+    case: Case, spoil: Spoil, *, fits: bool
+) -> None:
+    case = replace(case, training=replace(case.training, accumulation=2)) if case is LATER else case
+    shown = compare(case, "backend", "side", oracle(case), candidate(case, spoil))
+    gradient = next(one for one in shown.divergences if one.stage is Stage.BACKWARD)
+    run = measure_run(case, "backend", "side", oracle(case), candidate(case, spoil))
+    assert load("stale_batch").predicts(run, (gradient.step, Stage.BACKWARD, gradient.tensor)) is fits
 
 
 def test_halves_of_parameters_are_no_shares_of_an_update() -> None:
@@ -241,6 +274,14 @@ def test_the_momentum_of_a_norm_is_that_of_its_block(momentum: float) -> None:
     for case, fits in ((replace(NORMED, model=model), True), (NORMED, False)):
         run = measure_run(case, "backend", "side", expected, actual)
         assert load("biased_variance").predicts(run, (0, Stage.UPDATE, name)) is fits
+
+
+@pytest.mark.parametrize(("name", "initial"), [("0.norm.running_mean", 0.0), ("0.norm.running_var", 1.0)])
+def test_kept_statistics_are_as_they_were_initially(name: str, initial: float) -> None:
+    kept, truth = np.full(4, initial), np.array([0.25, 0.5, 0.75, 1.25])
+    for value, fits in ((kept, True), (kept + 1e-3, False), (2 * truth, False), (np.full(4, 0.5), False)):
+        run = measure_run(NORMED, "backend", "side", one_buffer(name, truth), one_buffer(name, value))
+        assert load("kept_statistics").predicts(run, (0, Stage.UPDATE, name)) is fits
 
 
 def one_buffer(name: str, value: Floats) -> Trace:

@@ -2,7 +2,7 @@
 
 import pytest
 from real_runs import oracle_trace
-from samples import a_case
+from samples import DEEP, a_case
 
 from difftest.cases.block import layer
 from difftest.cases.case import Case, Data, Training
@@ -70,6 +70,14 @@ CASES = {
             training=Training(clip_norm=0.25, accumulation=2),
             fed=Data(batch=8),
         ),
+    ),
+    "stale_batch": (
+        "xla_dynamo",
+        a_case(DEEP, training=Training(steps=2), fed=Data(batch=8)),
+    ),
+    "stale_batch/second part": (
+        "xla_dynamo",
+        a_case(DEEP, training=Training(accumulation=2), fed=Data(batch=8)),
     ),
     "untrained": ("xla_spmd", a_case(training=Training(steps=2), spelling=Spelling(optimizer_before=True))),
 }

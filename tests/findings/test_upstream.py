@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from tpu_made import PYTHON
-from warm_python import WarmPython, warm_python
 
 from difftest.findings.faults import NEWEST, KnownFault, read_faults
 from difftest.ground import made_environments
-from tools import releases
+from difftest.jobs.watch.script_states import NEEDS_GPU, variables_of
+from difftest.jobs.watch.warm_python import WarmPython, warm_python
+from difftest.jobs.watch.warm_scripts import ALONE, WARM
 
 RAISES = {
     script: raises
@@ -30,17 +31,7 @@ IN_NEWEST = [
 ]
 """The faults of torch that the newest release has."""
 
-ALONE = ("os.fork", "pallas")
-"""A script with one of these words needs a Python of its own; others run in a fork of a warm one."""
-
-TORCH = ("torch", "torch._dynamo", "torch.distributed.tensor")
-WARM = {
-    "torchax": ("torch", "torchax"),
-    "import jax": ("jax", "jax.extend.core", "jax.interpreters.mlir"),
-    "torch_xla": (*TORCH, "torch_xla"),
-    "": TORCH,
-}
-"""What a warm Python has imported for the scripts that have a word; the first one counts."""
+PINNED_TORCH = "2.9.0"
 
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
@@ -82,7 +73,9 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
         require_fault(script, *with_torch_tpu(script))
         return
     if in_newest_alone(script):
-        require_fault(script, *with_newest_torch(script))
+        test_the_newest_torch_still_has_the_fault(
+            next(fault for fault in IN_NEWEST if fault.script == script)
+        )
         return
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
@@ -92,8 +85,8 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
         status, output = alone(script)
     else:
         status, output = warm(text).run(script, LONGEST_SECONDS)
-    if releases.NEEDS_GPU in output:
-        pytest.skip(releases.NEEDS_GPU)
+    if NEEDS_GPU in output:
+        pytest.skip(NEEDS_GPU)
     require_fault(script, status, output)
 
 
@@ -113,14 +106,14 @@ def require_fault(script: Path, status: int, output: str) -> None:
 def test_the_newest_torch_still_has_the_fault(fault: KnownFault) -> None:
     """If this fails: `python tools/releases.py newest --package torch --write` says so in the list."""
     status, output = with_newest_torch(fault.script)
-    if releases.NEEDS_GPU in output:
-        pytest.skip(releases.NEEDS_GPU)
+    if NEEDS_GPU in output:
+        pytest.skip(NEEDS_GPU)
     require_fault(fault.script, status, output)
 
 
 def in_newest_alone(script: Path) -> bool:
     """Whether torch has the script's fault in the newest release, and not in the one that is pinned."""
-    return any(f.script == script and list(f.releases) == [NEWEST["torch"]] for f in IN_NEWEST)
+    return any(f.script == script and f.releases.get(PINNED_TORCH) != "alive" for f in IN_NEWEST)
 
 
 def with_newest_torch(script: Path) -> tuple[int, str]:
@@ -142,4 +135,5 @@ def alone(script: Path, python: str = sys.executable, **variables: str) -> tuple
 def with_torch_tpu(script: Path) -> tuple[int, str]:
     if PYTHON is None:
         pytest.skip("no environment with torch_tpu: `difftest environments make torch_tpu`, in DIFFTEST_MADE")
-    return alone(script, str(PYTHON), TPU_LIBRARY_PATH=releases.stand_in(str(PYTHON)))
+    fault = next(one for one in read_faults() if one.script == script)
+    return alone(script, str(PYTHON), **variables_of(fault, str(PYTHON)))

@@ -16,6 +16,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.findings.faults import SCRIPTS, read_faults
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
+from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing import chain, kept_script, quotations
 from difftest.jobs.filing.accusation import Accusation, Program
@@ -32,6 +33,7 @@ from difftest.passes.snapshots import Snapshot
 from difftest.records.corpus import ARTIFACTS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import GUILTY_PASS
 from difftest.records.former_names import FORMER
+from reports.draft import readable
 from workers.backends import candidates
 
 BACKEND = "torch_dtensor"
@@ -57,7 +59,7 @@ class Desk:
         self.opened += 1
         yield self.campaign
 
-    def advance(self, budget: int = 40, tracker: str | None = None) -> Issue:
+    def advance(self, budget: int = 40, most_a_day: int = 5, tracker: str | None = None) -> Issue:
         """One chain for the finding."""
         say = self.lines.append
         made = Chain(
@@ -66,7 +68,7 @@ class Desk:
             budget=budget,
             ledger=Ledger(),
             tracker=tracker,
-            most_a_day=5,
+            most_a_day=most_a_day,
             consent=own_alone,
         )
         return made.advance(self.folder)
@@ -138,6 +140,16 @@ def test_without_a_script_there_is_no_draft(desk: Desk, monkeypatch: pytest.Monk
     )
 
 
+def test_the_limit_of_a_day_is_reached_before_anything_is_run(desk: Desk) -> None:
+    runs = sum(desk.machine.requests.values())
+    other = desk.folder.parent / "other"
+    other.mkdir()
+    (other / DRAFT).write_text("drafted today")
+    with pytest.raises(HaltError, match=r"no draft: 1 finding of this corpus was drafted today"):
+        desk.advance(most_a_day=1)
+    assert (sum(desk.machine.requests.values()), desk.opened) == (runs, 0)
+
+
 def test_a_reported_finding_stops_before_anything_is_run(desk: Desk) -> None:
     runs = sum(desk.machine.requests.values())
     desk.campaign.corpus.amend(desk.folder.name, upstream="https://github.com/pytorch/xla/issues/1")
@@ -161,7 +173,7 @@ def test_the_ledgers_script_stands_for_reduction_and_reproducer(
     assert desk.advance().reason is None
     assert (ran, desk.opened) == ([()], 0)
     assert "parallelize_module" in (desk.folder / SCRIPT).read_text()
-    assert (desk.folder / SCRIPT).read_text() in (desk.folder / DRAFT).read_text()
+    assert readable.script((desk.folder / SCRIPT).read_text()) in (desk.folder / DRAFT).read_text()
 
 
 def test_a_script_is_taken_from_the_ledgers_faults_alone() -> None:
@@ -189,7 +201,7 @@ def test_a_finding_of_an_earlier_version_names_the_script_as_it_is_called_now(de
 def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is_one(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, installed: bool
 ) -> None:
-    where = made_environments.home() / "torchax"
+    where = made_environments.home() / "jax"
     if installed:
         where.mkdir(parents=True)
         (where / made_environments.COMPLETE).touch()
@@ -210,14 +222,27 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     )
     finding = corpus.amend(desk.folder.name, divergence=crash)
     say = desk.lines.append
-    made = Chain(machine=desk.opens, say=say, budget=1, ledger=Ledger(), most_a_day=5, consent=own_alone)
+
+    def no_network() -> Path:
+        msg = "no network"
+        raise InfrastructureError(msg)
+
+    made = Chain(
+        machine=desk.opens,
+        say=say,
+        budget=1,
+        ledger=Ledger(),
+        most_a_day=5,
+        consent=own_alone,
+        newest_jaxlib=no_network,
+    )
     text = 'os.environ.update(CPU_NUM_DEVICES="5")\n'
     shown = Reproduction(reason=None, script=ScriptRun(text=text, shown=True, output=""))
     subject = FindingTarget(finding=finding, case=a_case(), folder=desk.folder)
     made._keep(Filing.of(subject, Ledger()), shown)  # noqa: SLF001
     assert asked == ([(where / "bin" / "python", 5)] if installed else [])
     assert corpus.finding(desk.folder.name).evidence.get("replayed", "").startswith("diverges") == installed
-    assert ("environments make torchax" in desk.lines[-1]) != installed
+    assert ("cannot be installed to compile its graph: no network" in desk.lines[-1]) != installed
 
 
 def test_a_chain_for_the_compilers_tracker_names_the_pass_once(

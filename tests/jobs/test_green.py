@@ -269,7 +269,7 @@ def test_an_acknowledged_finding_is_known(cluster: FakeCluster, tmp_path: Path) 
     assert status(campaign(tmp_path)) == 1
     first, second = Corpus(tmp_path / "corpus").fingerprints()
     done = difftest("triage", tmp_path, first, "--acknowledge")
-    assert done.stdout == f"1 findings are no longer new\n  {first}\n"
+    assert done.stdout == f"1 finding is no longer new\n  {first}\n"
     assert json.loads(campaign(tmp_path, "--json").stdout)["new"] == [second]
     assert json.loads(difftest("triage", tmp_path, "--acknowledge", "--json").stdout) == {
         "acknowledged": [second]
@@ -295,9 +295,11 @@ def test_progress_calls_findings_of_the_ledger_known(cluster: FakeCluster, tmp_p
     )
     cluster.machine.wrong = {"spmd": sharded, "ddp": sharded}
     shown = campaign(tmp_path / "out", "--known", ledger).stderr
-    assert "known finding spmd-gradients-mismatch-" in shown
-    assert "new finding ddp-gradients-mismatch-" in shown
-    assert "new finding spmd-" not in shown
+    lines = [line.partition("  ") for line in shown.splitlines() if line.startswith(("known ", "new "))]
+    said = {word.strip(): rest for word, _, rest in lines}
+    assert said.keys() == {"known", "new"}
+    assert "it is" in said["known"]
+    assert "ddp: wrong gradient of 0.weight" in said["new"]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ STATUSES = {0, 1, 2, 3}
 READ_BY_NO_COMMAND_HERE = {
     "blind",
     "case",
+    "checkpoints",
     "doctor",
     "environments",
     "list",
@@ -48,6 +49,7 @@ READ_BY_NO_COMMAND_HERE = {
     "support",
     "selftest",
     "record",
+    "watch",
 }
 """The commands that read no corpus and no bundle."""
 
@@ -141,6 +143,7 @@ def commands(rng: Random, root: Path, finding: Path) -> dict[str, tuple[object, 
         "ablate": (finding,),
         "reproducer": (finding, "--trust"),
         "draft": (finding,),
+        "validate": (finding, "--with", out / "no.patch"),
         "file": (finding, "--budget", 2, "--trust"),
         "coverage": (out,),
         "bisect": (finding, "--package", "p", "--versions", "1,2", "--times", 1),

@@ -133,7 +133,9 @@ def test_a_reproducer_is_known_to_the_later_commands(folder: Path, monkeypatch: 
     assert reproduced(folder, monkeypatch).return_value == 0
     drafted = difftest("draft", folder)
     assert (drafted.return_value, drafted.stderr) == (0, "")
-    assert "It was run before this draft was written" in (folder / "issue.md").read_text()
+    written = (folder / "issue.md").read_text()
+    assert "It prints\n" in written
+    assert "**not run** where this draft was written" not in written
     bisected(folder)
     assert (folder.parent.parent / "ran").exists()
 

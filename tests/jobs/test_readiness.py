@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from click.testing import CliRunner
-from sample_findings import FINDING, changed
+from sample_findings import BEGAN, FINDING, changed
 from samples import a_case, a_failure
 
 from difftest import cli
-from difftest.campaign.campaign import Campaign
+from difftest.campaign.campaign import BackendRun
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
 from difftest.findings.ledger import Ledger
@@ -24,8 +24,8 @@ from difftest.jobs.installed import readiness
 from difftest.jobs.installed.readiness import State
 from difftest.jobs.screen import activity
 from difftest.jobs.screen.activity import Working
+from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
-from difftest.records.corpus import Corpus
 
 ENDLESS = float("inf")
 PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
@@ -156,17 +156,22 @@ def test_a_log_never_says_that_no_time_is_left(
     assert "left" not in line
 
 
-def test_a_log_counts_the_runs_of_cases_that_have_not_ended(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_a_log_counts_the_runs_of_cases_that_have_ended_as_the_summary_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
-    plain = Campaign(name="one", backends={}, execute=lambda *_: a_failure(), corpus=Corpus(tmp_path))
-    with progress.Meter(4, ENDLESS, ENDLESS, Ledger()) as meter:
-        watched = meter.watched(plain)
-        for _ in range(3):
-            watched.execute(a_case(), "torch_ddp", {})
-        time.sleep(0.2)
-    assert capsys.readouterr().err.splitlines()[-1] == "0/4 cases, 0.0 a minute, 3 runs, 0 new findings"
+    ran = {name: a_backend_run(name) for name in ("oracle", "torch_ddp", "xla_spmd")}
+    comparisons = {"torch_ddp": Comparison(verdict="agree"), "xla_spmd": Comparison(verdict="unsupported")}
+    result = CaseResult(index=0, case=a_case(), runs=ran, comparisons=comparisons)
+    with progress.Meter(1, ENDLESS, ENDLESS, Ledger()) as meter:
+        meter.count(Progress(result=result))
+        time.sleep(0.1)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert ", 2 runs, 0 new findings, the last cases are recorded" in line, "one could not run it"
+
+
+def a_backend_run(name: str) -> BackendRun:
+    return BackendRun(backend=name, outcome=a_failure(), started=BEGAN.isoformat(), seconds=1.0)
 
 
 def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(
@@ -178,9 +183,10 @@ def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(
         meter.count(Progress(result=CaseResult(index=0, case=a_case()), new=(FINDING, left_open)))
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()
-    assert f"new finding {FINDING.fingerprint}: {FINDING.blame}" in lines
-    assert f"difference {left_open.fingerprint}: left open by torch" in lines
-    assert ", 1 new findings, " in lines[-1]
+    digest, title = FINDING.fingerprint[-8:], "XLA SPMD: wrong gradient"
+    assert [line for line in lines if line.startswith(f"new    {digest}  {title}")]
+    assert [line for line in lines if line.startswith(f"left open by torch  {left_open.fingerprint[-8:]}  ")]
+    assert ", 1 new finding, " in lines[-1]
 
 
 def test_a_run_that_raises_is_counted_too() -> None:

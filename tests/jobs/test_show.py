@@ -5,16 +5,20 @@ import os
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from command_line import command
 from msgspec.structs import replace
 from sample_findings import HOSTILE_TEXT, a_corpus, a_finding, an_observation, changed
 
+from difftest.commands import show
 from difftest.findings.faults import SCRIPTS
 from difftest.findings.ledger import Entry
 from difftest.ground.errors import UsageError
+from difftest.jobs.ask import outputs
 from difftest.jobs.ask.finding_path import located
 from difftest.jobs.campaign import printed_summary
+from difftest.jobs.campaign.storage import opened
 from difftest.jobs.campaign.tally import Tally
 from difftest.jobs.screen import terminal
 from difftest.jobs.screen.terminal import Style
@@ -73,7 +77,7 @@ def test_a_part_of_no_finding_or_of_several_is_refused(runs: Path) -> None:
 def test_triage_takes_the_end_of_a_fingerprint_too(runs: Path) -> None:
     a_corpus(runs / "first", findings=(replace(a_finding(), new_in=("first", 0)),))
     done = command("triage", "runs/first", DIGEST, "--acknowledge")
-    assert (done.status, done.output) == (0, f"1 findings are no longer new\n  {a_finding().fingerprint}\n")
+    assert (done.status, done.output) == (0, f"1 finding is no longer new\n  {a_finding().fingerprint}\n")
     assert command("triage", "runs/first", "00000000", "--acknowledge").status == 2
 
 
@@ -187,3 +191,29 @@ def test_text_of_a_run_cannot_colour_a_line(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stdout", screen)
     terminal.print_line((Style.STRONG, "a\x1b[31mb"))
     assert screen.getvalue() == "\x1b[1ma\\x1b[31mb\x1b[0m\n"
+
+
+def test_an_id_is_found_in_the_folder_of_a_campaign_of_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    a_corpus(tmp_path / "second", an_observation(0), findings=(a_finding(),))
+    assert command("show", DIGEST).status == 2, "no campaign of this user has written it"
+    assert command("show", DIGEST, "--out", "second").status == 0
+    assert command("show", "--out", "second", DIGEST).status == 0
+    with opened(Path("second")):
+        pass
+    assert located(Path(DIGEST)) == tmp_path / folder("second")
+    assert command("show", DIGEST).status == 0
+    outputs.remember(tmp_path / "gone")
+    assert command("show", "00000000").status == 2
+
+
+def test_the_shell_completes_ids_and_files(runs: Path) -> None:
+    parameter = next(one for one in show.command.params if one.name == "target")
+    context = click.Context(show.command)
+    items = parameter.type.shell_complete(context, parameter, DIGEST[:3])
+    assert [(item.value, item.help) for item in items] == [(DIGEST, a_finding().fingerprint)]
+    assert [item.type for item in parameter.type.shell_complete(context, parameter, "runs/")] == ["file"]
+    assert runs.is_dir()

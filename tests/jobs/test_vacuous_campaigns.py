@@ -24,7 +24,7 @@ from vacuous_campaigns import (
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError, UnsupportedError
 from difftest.judge.events import HostOperator
-from difftest.judge.outcome import NO_DETERMINISTIC, Outcome, Symptom, Trace
+from difftest.judge.outcome import NO_DETERMINISTIC, Outcome, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 
 BEFORE = "[[known]]\nupstream = 'an issue'\nreason = 'it is'\nexpires = 2099-01-01\n"
@@ -73,6 +73,23 @@ def filled(value: float) -> Answer:
             one, pieces={rank: np.full_like(piece, value) for rank, piece in one.pieces.items()}
         )
     )
+
+
+def emptied(*, shape: bool, of: str = "") -> Answer:
+    """Every tensor, or the one of this name, is without elements; `shape`: it says so itself."""
+
+    def change(name: str, one: Sharded) -> Sharded:
+        if of not in {"", name}:
+            return one
+        pieces = {rank: piece.reshape(-1)[:0] for rank, piece in one.pieces.items()}
+        return dataclasses.replace(one, pieces=pieces, shape=(0,) if shape else one.shape)
+
+    def answer(case: Case, name: str) -> Outcome:
+        trace = with_tensors(_trace(case, name), change)
+        noise = with_tensors(dataclasses.replace(trace, steps=trace.noise), change).steps
+        return dataclasses.replace(trace, noise=noise)
+
+    return answer
 
 
 def environment(**words: str) -> Answer:
@@ -148,9 +165,54 @@ FAULTS = {
     ),
     "xla is not a number": Fault(words=f"spmd: {NEVER}", answer=on("xla", filled(np.nan))),
     "xla is zero": Fault(words=f"spmd: {NEVER}", answer=on("xla", filled(0.0))),
-    "xla is empty": Fault(
+    "xla is empty": Fault(words=f"spmd: {NEVER}", answer=on("xla", emptied(shape=True))),
+    "xla is empty, and says otherwise": Fault(words=f"spmd: {NEVER}", answer=on("xla", emptied(shape=False))),
+    "xla has an empty loss": Fault(words=f"spmd: {NEVER}", answer=on("xla", emptied(shape=True, of="loss"))),
+    "xla says that it is empty": Fault(
         words=f"spmd: {NEVER}",
         answer=on("xla", tensors(lambda _name, one: dataclasses.replace(one, shape=(0,)))),
+    ),
+    "no rank of xla holds anything": Fault(
+        words=f"spmd: {NEVER}",
+        answer=on("xla", tensors(lambda _name, one: dataclasses.replace(one, pieces={}))),
+    ),
+    "xla has a loss for every row": Fault(
+        words=f"spmd: {NEVER}",
+        answer=on(
+            "xla",
+            tensors(
+                lambda name, one: (
+                    dataclasses.replace(
+                        one, shape=(4,), pieces={r: np.repeat(p, 4) for r, p in one.pieces.items()}
+                    )
+                    if name == "loss"
+                    else one
+                )
+            ),
+        ),
+    ),
+    "everything is empty": Fault(words="Nothing was compared.", answer=emptied(shape=True)),
+    "the oracle is empty": Fault(words=f"ddp: {NEVER}", answer=on("oracle", emptied(shape=True))),
+    "the oracle has no tensors": Fault(
+        words="Nothing was compared.", answer=on("oracle", tensors(lambda _name, _one: None))
+    ),
+    "the oracle has no gradients": Fault(
+        words="Nothing was compared.",
+        answer=on("oracle", tensors(lambda name, one: one if name in {"loss", "output"} else None)),
+    ),
+    "the oracle has one step": Fault(
+        words="Nothing was compared.",
+        answer=on(
+            "oracle",
+            lambda case, name: dataclasses.replace(
+                _trace(case, name), steps=_trace(case, name).steps[:1], noise=_trace(case, name).noise[:1]
+            ),
+        ),
+    ),
+    "nothing has tensors": Fault(words="Nothing was compared.", answer=tensors(lambda _name, _one: None)),
+    "nothing has steps": Fault(
+        words="Nothing was compared.",
+        answer=lambda case, name: dataclasses.replace(_trace(case, name), steps=(), noise=()),
     ),
     "xla has no tensors": Fault(words=f"spmd: {NEVER}", answer=on("xla", tensors(lambda _name, _one: None))),
     "xla has no losses": Fault(

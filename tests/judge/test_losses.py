@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, an_observation
-from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
+from samples import (
+    Floats,
+    a_case,
+    a_failure,
+    candidate,
+    oracle,
+    tensor_parallel_case,
+    with_tensor,
+    wrong_at,
+)
 
 from difftest.campaign.campaign import BackendRun
 from difftest.cases.case import Training
@@ -45,6 +54,13 @@ def test_one_step_a_failure_and_a_loss_that_is_no_number() -> None:
     case = a_case(training=LONG)
     run = candidate(case, wrong_at(Stage.FORWARD, "loss", by=np.nan, step=1))
     assert losses(run).values[1:] == (FLOORS_MOST,) * 3
+
+
+@pytest.mark.parametrize("pieces", [{}, {0: np.zeros(0)}, {0: np.zeros(2)}], ids=["none", "empty", "two"])
+def test_a_run_whose_losses_are_not_one_number_each_has_no_curve(pieces: dict[int, Floats]) -> None:
+    run, key = candidate(a_case(training=LONG)), (Stage.FORWARD, "loss")
+    spoiled = with_tensor(run, 1, key, with_fields(run.steps[1][key], pieces=pieces))
+    assert losses(spoiled) == Losses()
 
 
 def test_a_run_keeps_its_losses_without_its_tensors() -> None:

@@ -8,6 +8,7 @@ import pytest
 from samples import a_case, a_failure, candidate, oracle, wrong_at
 
 from difftest.cases.case import Training
+from difftest.cases.wrapping import Sharding
 from difftest.judge.checks import on_device
 from difftest.judge.comparator import compare
 from difftest.judge.divergence import Divergence
@@ -60,6 +61,21 @@ def test_a_tensor_on_another_device_diverges_at_its_place(devices: tuple[str, ..
     (divergence,) = divergences(trace)
     assert (divergence.step, divergence.stage) == (1, Stage.UPDATE)
     assert divergence.detail == "step 1, update, 0.weight: is on cpu, expected xla"
+
+
+@pytest.mark.parametrize("offload", [True, False])
+def test_parameters_and_gradients_are_on_the_host_where_a_case_offloads_them(offload: bool) -> None:
+    case = a_case(training=Training(steps=2), sharding=Sharding(offload=offload))
+    on_host, on_card = held_on("cpu"), held_on("cuda")
+    steps = tuple(
+        {key: (step if key[0] in {Stage.BACKWARD, Stage.UPDATE} else other)[key] for key in step}
+        for step, other in zip(on_host.steps, on_card.steps, strict=True)
+    )
+    trace = dataclasses.replace(on_host, steps=steps, events=Events(**{**HEALTHY, "device": "cuda"}))
+    found = list(on_device.check(measure_run(case, "torch_fsdp", "torch", oracle(case), trace)))
+    assert [f.detail for f in found] == ([] if offload else [found[0].detail])
+    everything = dataclasses.replace(on_host, events=trace.events)
+    assert list(on_device.check(measure_run(case, "torch_fsdp", "torch", oracle(case), everything)))
 
 
 def test_the_operator_that_ran_elsewhere_is_named_before_the_copies_around_it() -> None:

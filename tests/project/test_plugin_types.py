@@ -63,6 +63,7 @@ BROKEN = {
     "feature": ("difftest.cases.features", "schedule", r"-> Choices \| None", "-> int"),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "source": ("workers.own.named", "timm", r"def candidates\(", "def recipes("),
+    "checkpoint": ("workers.checkpoints", "distributed", r"def recognizes\(", "def recognises("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }
 """Folder, plug-in, and the replacement in a copy of it: a pattern and the new text."""

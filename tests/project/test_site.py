@@ -28,8 +28,10 @@ def hook() -> ModuleType:
         ("[a](ARCHITECTURE.md)", "", "[a](architecture.md)"),
         ("[a](tests/project/test_docs.py)", "", "a"),
         ("[a](https://pytorch.org/x.md)", "", "[a](https://pytorch.org/x.md)"),
-        ("[a](../README.md#what)", "../", "[a](front.md#what)"),
+        ("[a](../README.md#what)", "../", "[a](index.md#what)"),
         ("[a](verdicts.md)", "../", "[a](verdicts.md)"),
+        ("[a](docs/own-model.ipynb)", "", "[a](own-model-in-python.md)"),
+        ("[a](docs/)", "", "[a](index.md)"),
     ],
 )
 def test_links_of_the_repository_become_links_of_the_site(text: str, above: str, linked: str) -> None:
@@ -43,7 +45,8 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     pages = list((tmp_path / "site").rglob("*.html"))
-    assert {"front", "api", "findings"} <= {page.parent.name for page in pages}
+    assert {"site", "api", "findings", "own-model-in-python"} <= {page.parent.name for page in pages}
+    assert (tmp_path / "site" / "example" / "report.html").is_file()
     assert "twice_every" in (tmp_path / "site" / "api" / "index.html").read_text()
     assert "mse_loss_on_dtensor.py" in (tmp_path / "site" / "faults" / "index.html").read_text()
     loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:|<link[^>]* rel="stylesheet"[^>]*"https?:')

@@ -29,7 +29,7 @@ from difftest.records.totals import (
     totals,
     unreached,
 )
-from reports.covered import NOT_REACHED, at_a_glance
+from reports.covered import COVERAGE, NOT_REACHED, at_a_glance
 from reports.tables import Section
 from reports.write import write
 
@@ -204,3 +204,10 @@ def test_a_report_of_an_earlier_versions_lines_has_no_coverage(tmp_path: Path) -
     write(tmp_path)
     assert "recorded no coverage" in (tmp_path / "report.html").read_text()
     assert "Coverage" not in (tmp_path / "summary.md").read_text()
+
+
+def test_at_a_glance_what_was_not_reached_at_all_is_one_line() -> None:
+    table = pd.DataFrame({"what": ["a", "b", "c"], "reached": [3, 0, 0]})
+    (shown,) = at_a_glance([Section(COVERAGE, "It counts.", table)])
+    assert list(shown.table["what"]) == ["a"]
+    assert shown.note == "It counts. Nothing was reached of: b, c."

@@ -18,7 +18,7 @@ from difftest.records.corpus import CASE, FINDING, SCRIPT
 from difftest.records.covered import Covered
 from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
-from reports import cells, tables
+from reports import cells, frame, tables
 from reports.covered import NOT_REACHED, sections
 from reports.page import compared, errors, head, history, spoken
 from reports.page.errors import of_runs
@@ -27,7 +27,7 @@ from reports.report import build
 from reports.write import write
 
 CALLED = {"torch_ddp": "DDP", "torch_tp": "parallelize_module", "xla_spmd": "XLA SPMD"}
-MORE = "it cannot express 1 more"
+MORE = "1 more are not supported"
 FLOAT_1 = ("float32", "1")
 KNOWN = "xla_spmd-loss-mismatch-00000001"
 FIXED_SCRIPT = "difftest/findings/known/mean_over_uneven_shards.py"
@@ -54,7 +54,7 @@ def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -
         an_observation(0, started=BEGAN.isoformat(), seconds=60.0),
         an_observation(1, started=(BEGAN + timedelta(hours=2)).isoformat(), seconds=300.0),
         diverging(2, a_finding().fingerprint),
-        an_observation(program.recorded, started=BEGAN.isoformat(), loss=head.PROGRAM_LOSS),
+        an_observation(program.recorded, started=BEGAN.isoformat(), loss=frame.PROGRAM_LOSS),
         an_observation(program.recorded + 1, started=BEGAN.isoformat()),
     ]
     a_corpus(tmp_path, *runs, findings=findings)
@@ -456,3 +456,36 @@ def test_an_empty_report_says_so(tmp_path: Path) -> None:
     assert "Nothing was compared yet." in page.text
     assert "the history begins with the second" in page.text
     assert a_report(build(tmp_path).frame).groups.keys() == build(tmp_path).groups.keys()
+
+
+def test_a_square_leads_to_a_finding_that_needs_somebody_first(tmp_path: Path) -> None:
+    known = a_finding(fingerprint="xla_spmd-loss-mismatch-00000002", upstream=ISSUE)
+    runs = (diverging(0, known.fingerprint), diverging(1, a_finding().fingerprint), an_observation(2))
+    a_corpus(tmp_path, *runs, findings=(known, a_finding()))
+    ((_, squares),) = of_paths(build(tmp_path))["rows"]
+    assert sorted(square.link for square in squares) == ["", a_finding().fingerprint]
+    page = write(tmp_path, ["html"])[0].read_text()
+    assert f'<a href="#{a_finding().fingerprint}"' in page
+    assert f'id="{a_finding().fingerprint}"' in page, "the link leads to a line of the page"
+
+
+def test_findings_have_marks_of_the_nights_and_the_history_a_curve(tmp_path: Path) -> None:
+    runs = [
+        diverging(night, a_finding().fingerprint, campaign=f"night{night}", started=at)
+        if night != 1
+        else an_observation(night, campaign=f"night{night}", started=at)
+        for night, at in enumerate((BEGAN + timedelta(days=day)).isoformat() for day in range(3))
+    ]
+    a_corpus(tmp_path, *runs, findings=(a_finding(environment={"torch": "2.9.0"}),))
+    report = build(tmp_path)
+    assert history.marks(report) == {a_finding().fingerprint: "●○●"}
+    drawn = history.drawn(history.nights(report))
+    assert (drawn.shown, drawn.new, drawn.most) == (
+        "M0 5.0L500 115.0L1000 5.0",
+        "M0 5.0L500 115.0L1000 115.0",
+        "1",
+    )
+    text = ParsedPage(write(tmp_path, ["html"])[0].read_text()).text
+    assert "nights ●○●" in text
+    assert "first seen withtorch 2.9.0" in text.replace("\n", "")
+    assert "ownerpytorch/xla" in text.replace("\n", "")

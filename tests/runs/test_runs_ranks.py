@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,62 @@ def test_fsdp_over_tensor_parallelism_agrees_with_one_process(tmp_path: Path) ->
     assert found.verdict == "equal within rounding", found.first
     assert found.compared > 200
     assert any(one.name == "mesh" and "dp_shard=2, tp=2" in one.second for one in found.settings)
+
+
+@pytest.mark.parametrize("names", ["flat", "names"])
+def test_fsdp1_agrees_with_one_process_and_recording_changes_no_bit(tmp_path: Path, names: str) -> None:
+    launch("nano", 1, accumulation=2, out=tmp_path / "one")
+    recorded = launch("nano", 2, fsdp1=names, accumulation=2, out=tmp_path / "two")
+    assert bit_equal(launch("nano", 2, fsdp1=names, accumulation=2), recorded)
+    found = difftest.compare(tmp_path / "one", tmp_path / "two")
+    assert (found.verdict, found.skipped) == ("equal within rounding", {}), found.first
+    one, two = (read(tmp_path / name) for name in ("one", "two"))
+    assert {*one.whole(1)} == {*two.whole(1)}
+    assert {*one.environment.parameters} == {
+        name for rank in two.ranks for name in rank.environment.parameters
+    }
+
+
+def test_a_fault_in_fsdp1_is_named_by_its_parameter(tmp_path: Path) -> None:
+    launch("nano", 2, fsdp1="names", accumulation=2, out=tmp_path / "right")
+    path = "transformer.h.1.mlp.c_proj"
+    wrong = planted(1, None, output(path, lambda y: y * 1.01))
+    launch("nano", 2, fsdp1="names", accumulation=2, out=tmp_path / "wrong", prepare=wrong)
+    found = difftest.compare(tmp_path / "right", tmp_path / "wrong").first
+    assert found
+    assert (found.step, found.kind, found.owner) == (1, "output", path)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [{}, {"gpipe": 1}, {"stages": 2, "layers": 4}],
+    ids=["1f1b", "gpipe", "interleaved"],
+)
+def test_a_pipeline_agrees_with_one_process_and_recording_changes_no_bit(
+    tmp_path: Path, schedule: dict[str, Any]
+) -> None:
+    layers = schedule.get("layers", 2)
+    launch("titan", 1, no_clip=1, layers=layers, out=tmp_path / "one")
+    recorded = launch("pipe", 2, **schedule, out=tmp_path / "two")
+    assert bit_equal(launch("pipe", 2, **schedule), recorded)
+    found = difftest.compare(tmp_path / "one", tmp_path / "two")
+    assert (found.verdict, found.skipped) == ("equal within rounding", {}), found.first
+    one, two = (read(tmp_path / name).whole(1) for name in ("one", "two"))
+    assert {*one} == {*two}
+    assert "micro-batches of a step" in {one.name for one in found.settings}
+
+
+def test_a_fault_in_a_stage_is_named_by_its_module(tmp_path: Path) -> None:
+    launch("pipe", 2, out=tmp_path / "right")
+    path = "layers.1.feed_forward"
+    wrong = planted(1, 1, output(path, lambda y: y * 1.01))
+    launch("pipe", 2, out=tmp_path / "wrong", prepare=wrong)
+    for first in ("right", "one"):
+        if first == "one":
+            launch("titan", 1, no_clip=1, out=tmp_path / "one")
+        found = difftest.compare(tmp_path / first, tmp_path / "wrong").first
+        assert found
+        assert (found.step, found.kind, found.owner) == (1, "output", path)
 
 
 def test_a_fault_on_one_rank_is_named_with_its_rank_and_step(tmp_path: Path) -> None:

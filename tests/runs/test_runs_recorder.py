@@ -1,5 +1,6 @@
 """The recorder in one process: it changes no number, and its sketches add up."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -204,8 +205,12 @@ def test_only_each_nth_step_and_only_chosen_modules_are_recorded(tmp_path: Path)
 def test_whole_tensors_of_chosen_modules_are_kept(tmp_path: Path) -> None:
     train(tmp_path / "run", whole=["1.linear"])
     with np.load(tmp_path / "run" / "rank-00000.step-00000001.npz") as arrays:
-        assert {*arrays} == {"output:1.linear", "output gradient:1.linear"}
-        assert arrays["output:1.linear"].shape == (8, 5, 16)
+        given = {"argument:1.linear", "argument:1.linear:0"}
+        parameters = {"parameter:1.linear:weight", "parameter:1.linear:bias"}
+        assert {*arrays} == {"output:1.linear", "output gradient:1.linear"} | given | parameters
+        assert arrays["output:1.linear"].shape == arrays["argument:1.linear:0"].shape == (8, 5, 16)
+        form = json.loads(arrays["argument:1.linear"].tobytes())
+        assert form == {"arguments": [{"tensor": 0}], "keywords": {}, "rows": [0]}
 
 
 def test_evaluation_is_not_recorded(tmp_path: Path) -> None:

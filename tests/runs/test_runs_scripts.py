@@ -97,6 +97,40 @@ def test_a_model_that_trains_in_evaluation_mode_is_recorded(tmp_path: Path) -> N
     assert owners(tmp_path / "run", layout.OUTPUT) == ["0", "1", "2", ""]
 
 
+class Counting(nn.Module):
+    """A model with statistics, a constant and a count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(6), nn.Linear(6, 2)
+        self.register_buffer("scale", torch.ones(6))
+
+    def forward(self, given: Tensor) -> Tensor:  # noqa: D102
+        scores: Tensor = self.head(self.norm(given) * self.scale)
+        return scores
+
+
+def test_buffers_are_recorded_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+    def loss(model: nn.Module, step: int) -> Tensor:
+        value: Tensor = model(drawn(step, 16, 6)).square().mean()
+        return value
+
+    def wrong(model: nn.Module, step: int) -> Tensor:
+        value: Tensor = loss(model, step)
+        if step == 1:
+            model.get_buffer("norm.running_var").data.mul_(1.01)
+        return value
+
+    train(tmp_path / "right", Counting, loss)
+    assert owners(tmp_path / "right", layout.BUFFER) == ["scale", "norm.running_mean", "norm.running_var"]
+    train(tmp_path / "again", Counting, loss)
+    assert difftest.compare(tmp_path / "right", tmp_path / "again").status == 0
+    train(tmp_path / "wrong", Counting, wrong)
+    first = difftest.compare(tmp_path / "right", tmp_path / "wrong").first
+    assert first
+    assert (first.step, first.kind, first.owner) == (1, "buffer", "norm.running_var")
+
+
 def test_a_validation_between_steps_is_no_micro_batch(tmp_path: Path) -> None:
     def loss(model: nn.Module, step: int) -> Tensor:
         value: Tensor = model.train()(drawn(step, 16, 6)).square().mean()

@@ -6,6 +6,7 @@ import os
 import socket
 import traceback
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,24 +24,35 @@ def launch(
 
     `prepare(model, step, rank)` is called before each step: tests plant faults with it.
     """
+    given = {name.upper(): str(value) for name, value in variables.items()}
+    return _ranks(ranks, partial(_run, script, given, prepare))
+
+
+def in_ranks(ranks: int, work: Callable[..., None], *arguments: object) -> None:
+    """Calls a function in so many forked processes, which have joined a process group of gloo."""
+    _ranks(ranks, partial(_work, work, arguments))
+
+
+def _ranks(ranks: int, run: Callable[[dict[str, str], Connection], None]) -> Any:  # noqa: ANN401
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    given = {name.upper(): str(value) for name, value in variables.items()}
     context = multiprocessing.get_context("fork")
     processes, ends = [], []
     for rank in range(ranks):
         here, there = context.Pipe(duplex=False)
         own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}
-        process = context.Process(target=_run, args=(script, {**given, **own}, prepare, there))
+        process = context.Process(target=run, args=(own, there))
         process.start()
         there.close()
         processes.append(process)
         ends.append(here)
     results = [_received(end) for end in ends]
+    patience = SECONDS if all(worked for worked, _ in results) else 1.0
     for process in processes:
-        process.join(SECONDS)
+        process.join(patience)
+        process.kill()
     failures = [result for worked, result in results if not worked]
     assert not failures, failures[0]
     return results[0][1]
@@ -57,14 +69,44 @@ def _received(end: Connection) -> tuple[bool, Any]:
 
 
 def _run(
-    script: str, variables: dict[str, str], prepare: Callable[..., None] | None, end: Connection
+    script: str,
+    given: dict[str, str],
+    prepare: Callable[..., None] | None,
+    own: dict[str, str],
+    end: Connection,
 ) -> None:
-    os.environ.update(variables)
+    os.environ.update({**given, **own})
     os.environ.setdefault("OUT", "")
-    try:
+
+    def main() -> list[Any]:
         module = importlib.import_module(f"training_scripts.{script}")
         result = module.main(prepare) if prepare else module.main()
-        end.send((True, [value.numpy() for value in result]))
+        return [value.numpy() for value in result]
+
+    _answered(main, end)
+
+
+def _work(
+    work: Callable[..., None], arguments: tuple[object, ...], own: dict[str, str], end: Connection
+) -> None:
+    import torch  # noqa: PLC0415  the other tests of this process may not need it
+    from torch import distributed  # noqa: PLC0415
+
+    torch.set_num_threads(1)  # a forked process waits for ever for the threads of the first
+    os.environ.update(own)
+
+    def main() -> None:
+        distributed.init_process_group("gloo")
+        work(*arguments)
+        distributed.destroy_process_group()
+
+    _answered(main, end)
+
+
+def _answered(main: Callable[[], object], end: Connection) -> None:
+    """Sends what a function returns, or why it failed, and ends this process."""
+    try:
+        end.send((True, main()))
     except BaseException:  # noqa: BLE001  the test prints it
         end.send((False, traceback.format_exc()))
     finally:

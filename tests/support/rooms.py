@@ -40,7 +40,8 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"ask"}),
         frozenset({"campaign", "installed"}),
         frozenset({"filing", "proof"}),
-        frozenset({"night"}),
+        frozenset({"night", "watch"}),
+        frozenset({"fixes"}),
     ),
     "generators": (
         frozenset({"chances", "signatures"}),
@@ -62,7 +63,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
             {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
         ),
         frozenset({"exceptions", "torch"}),
-        frozenset({"runs", "xla"}),
+        frozenset({"checkpoints", "runs", "xla"}),
         frozenset({"tpu"}),
         frozenset({"backends", "faults"}),
         frozenset({"isolate"}),
@@ -76,7 +77,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"covered", "draft", "report"}),
         frozenset({"page"}),
         frozenset({"formats"}),
-        frozenset({"write"}),
+        frozenset({"watch", "write"}),
     ),
 }
 """The folders and modules directly inside a package, lowest floor first: the same rule holds for them."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from difftest.runs import layout
-from difftest.runs.layout import BUCKETS, WIDTH, Environment, Floats, Module, Piece, Step, Tensor
+from difftest.runs.layout import BUCKETS, WIDTH, Environment, Floats, Module, Package, Piece, Step, Tensor
 from workers.runs.writing import Writer
 
 Values = Mapping[tuple[str, str], Floats]
@@ -70,6 +70,7 @@ def write(  # noqa: PLR0913  what a test may want to choose
     settings: Mapping[str, str] | None = None,
     arguments: Mapping[str, str] | None = None,
     changed: Mapping[int, Sequence[Values]] | None = None,
+    packages: Mapping[str, Package] | None = None,
 ) -> Path:
     """Writes a run. Each rank has copies, or with `cut` its rows; `changed` replaces a rank's."""
     owners = dict.fromkeys(owner for tensors in steps for kind, owner in tensors if kind in layout.PARAMETERS)
@@ -88,6 +89,7 @@ def write(  # noqa: PLR0913  what a test may want to choose
             ),
             parameters=tuple(owners),
             perturbed=perturbed,
+            packages=dict(packages or {}),
         )
         writer = Writer(folder, about)
         for step, tensors in enumerate((changed or {}).get(rank, steps)):

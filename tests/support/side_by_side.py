@@ -18,6 +18,7 @@ LONG = {
     "test_runs_ranks.py": 85,
     "test_notebook.py": 81,
     "test_torchax.py": 80,
+    "test_real_control.py": 70,
     "test_resume_service.py": 68,
     "test_mission.py": 65,
     "test_dispatch.py": 60,

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed import destroy_process_group, init_process_group
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import difftest
@@ -20,6 +22,8 @@ batch_size = int(os.environ.get("BATCH", "2"))
 block_size, vocab_size, n_layer, n_head, n_embd = 16, 61, 2, 4, 32
 dropout = float(os.environ.get("DROPOUT", "0"))
 learning_rate, grad_clip = 1e-3, 1.0
+CPU = torch.device("cpu")
+seed, every = int(os.environ.get("SEED", "0")), int(os.environ.get("EVERY", "1"))
 perturb = float(os.environ.get("PERTURB", "0"))
 # -----------------------------------------------------------------------------
 
@@ -97,9 +101,9 @@ def main(prepare=lambda model, step, rank: None):
         rank, world_size = 0, 1
     assert gradient_accumulation_steps % world_size == 0
     micro_steps = gradient_accumulation_steps // world_size
-    torch.manual_seed(1337)
+    torch.manual_seed(1337 + seed)
     torch.set_num_threads(1)
-    data = torch.randint(vocab_size, (4096,), generator=torch.Generator().manual_seed(7))
+    data = torch.randint(vocab_size, (4096,), generator=torch.Generator().manual_seed(7 + seed))
 
     def get_batch(step, micro):
         g = torch.Generator().manual_seed(1000 * step + micro * world_size + rank)
@@ -113,16 +117,26 @@ def main(prepare=lambda model, step, rank: None):
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95))
     if os.environ.get("COMPILE"):
         model = torch.compile(model)
-    if ddp:
+    fsdp1 = os.environ.get("FSDP1", "")
+    if fsdp1:
+        names = fsdp1 == "names"
+        model = FSDP(model, auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params=names, device_id=CPU)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95))
+    elif ddp:
         model = DDP(model)
-    recorder = difftest.record(model, optimizer, out=out_dir, perturb=perturb) if out_dir else None
+    recorder = (
+        difftest.record(model, optimizer, out=out_dir, perturb=perturb, every=every) if out_dir else None
+    )
     for step in range(max_iters):
         for micro in range(micro_steps):
             last = micro == micro_steps - 1
             with model.no_sync() if ddp and not last else nullcontext():
                 _, loss = model(*get_batch(step, micro))
                 (loss / micro_steps).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
+        if fsdp1:
+            model.clip_grad_norm_(grad_clip)
+        else:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if recorder:

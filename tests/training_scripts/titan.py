@@ -20,7 +20,7 @@ from torch.distributed.tensor.parallel import (
 
 import difftest
 
-DIM, HEADS, LAYERS, VOCABULARY, LENGTH = 32, 4, 2, 64, 16
+DIM, HEADS, VOCABULARY, LENGTH = 32, 4, 64, 16
 
 
 class Attention(nn.Module):
@@ -62,8 +62,9 @@ class TransformerBlock(nn.Module):
 class Transformer(nn.Module):
     def __init__(self):
         super().__init__()
+        layers = int(os.environ.get("LAYERS", "2"))
         self.tok_embeddings = nn.Embedding(VOCABULARY, DIM)
-        self.layers = nn.ModuleDict({str(index): TransformerBlock() for index in range(LAYERS)})
+        self.layers = nn.ModuleDict({str(index): TransformerBlock() for index in range(layers)})
         self.norm = nn.RMSNorm(DIM)
         self.output = nn.Linear(DIM, VOCABULARY, bias=False)
 
@@ -103,8 +104,9 @@ def apply_tp(model, mesh):
 def main(prepare=lambda model, step, rank: None):
     world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     tp = int(os.environ.get("TP", "1"))
+    seed, every = int(os.environ.get("SEED", "0")), int(os.environ.get("EVERY", "1"))
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = Transformer()
     prepare(model, 0, rank)
     place = 0
@@ -124,15 +126,18 @@ def main(prepare=lambda model, step, rank: None):
     optimizer = torch.optim.AdamW(model.parameters(), lr=float(os.environ.get("LR", "1e-3")), foreach=True)
     out = os.environ["OUT"]
     perturb = float(os.environ.get("PERTURB", "0"))
-    recorder = difftest.record(model, optimizer, out=out, perturb=perturb) if out else None
+    recorder = difftest.record(model, optimizer, out=out, perturb=perturb, every=every) if out else None
     rows = 8 // max(1, world // tp)
     for step in range(int(os.environ.get("STEPS", "3"))):
-        tokens = torch.randint(VOCABULARY, (8, LENGTH + 1), generator=torch.Generator().manual_seed(step))
+        tokens = torch.randint(
+            VOCABULARY, (8, LENGTH + 1), generator=torch.Generator().manual_seed(1000 * seed + step)
+        )
         tokens = tokens[place * rows : (place + 1) * rows]
         logits = model(tokens[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if not os.environ.get("NO_CLIP"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         if recorder:

@@ -113,3 +113,4 @@ def test_a_running_mean_that_torchax_leaves_as_it_was_is_found() -> None:
     shown = compare(case, "torchax", torchax.SIDE, sandbox.run(case, "oracle", deadline=120), run)
     assert {one.check for one in shown.divergences} == {"buffers"}
     assert "running_" in shown.divergences[0].tensor
+    assert "kept_statistics" in shown.divergences[0].predicted

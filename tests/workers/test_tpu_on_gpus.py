@@ -7,9 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from samples import a_case
 from tpu_made import PYTHON, ROOT
 
+from difftest.cases.flags import UNOPTIMISED, UNOPTIMISED_ANYWHERE, WITHOUT_MLIR
+from difftest.cases.options import Spelling
 from difftest.ground.errors import InfrastructureError
+from workers.backends import torchax
 from workers.gpus import gpu_count
 from workers.tpu import build, devices
 from workers.xla import plugin
@@ -70,6 +74,27 @@ def test_runs_on_a_gpu_are_deterministic_and_name_the_package_of_the_plugin(
     assert plugin.package() == "jax-cuda13-pjrt"
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert devices.KEEPS_NAN in devices.environment()["XLA_FLAGS"]
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_gpus_plugin_is_given_no_flag_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = a_case(spelling=Spelling(unoptimised=True))
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    assert "xla_cpu" not in devices.environment(case)["XLA_FLAGS"]
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    assert UNOPTIMISED in devices.environment(case)["XLA_FLAGS"]
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "without_mlir"), [("0.10.2", True), ("0.11.0", False), ("0.12.0.1", False)]
+)
+def test_jaxlib_is_given_no_flag_that_it_no_longer_knows(
+    monkeypatch: pytest.MonkeyPatch, jaxlib: str, without_mlir: bool
+) -> None:
+    monkeypatch.setattr(torchax, "version", lambda _package: jaxlib)
+    given = torchax.environment(a_case(spelling=Spelling(unoptimised=True)))["XLA_FLAGS"]
+    assert (WITHOUT_MLIR in given) == without_mlir
+    assert UNOPTIMISED_ANYWHERE in given
 
 
 def test_without_the_cpu_plugin_whose_header_it_needs_nothing_is_built(

@@ -40,8 +40,9 @@ def ending(fault: str, status: int) -> CampaignEnding:
         ([ending(CONTROL, 0), ending("a", 1), ending("b", 3)], []),
         ([ending(CONTROL, 0), ending("a", 0), ending("b", 3)], ["a"]),
         ([ending(CONTROL, 3), ending("a", 3)], ["without a fault"]),
+        ([ending(CONTROL, 0), dataclasses.replace(ending("a", 3), said=False)], ["a"]),
     ],
-    ids=["all noticed", "one unnoticed", "nothing ends in green"],
+    ids=["all noticed", "one unnoticed", "nothing ends in green", "a page without the words"],
 )
 def test_the_self_test_fails_where_a_fault_ends_in_green_or_nothing_does(
     endings: list[CampaignEnding], wrong: list[str]

@@ -87,6 +87,11 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
     return {name: backend for name, backend in loaded.items() if wanted or _is_usual(backend.PROFILE)}
 
 
+def all_backends() -> dict[str, Backend]:
+    """Every backend by name but the oracle, those too that run only where they are named."""
+    return {name: load(name) for name in plugins.names(__name__) if name != ORACLE}
+
+
 def following(names: Iterable[str]) -> dict[str, str]:
     """For each backend that can run behind another in the same processes that other, in its environment."""
     leaders = {name: profile(name).follows for name in names}

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from packaging.version import Version
 
 from difftest.cases import flags
 from difftest.cases.case import Case
@@ -50,8 +52,18 @@ SHARDY = "JAX_USE_SHARDY_PARTITIONER"
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 
+WITH_MLIR_ALONE = Version("0.11")
+"""The jaxlib from which on XLA:CPU has no other code than MLIR's."""
+
 WITHOUT_OPERATOR = (Collective, Redistribute)
 """Layers that need a framework's own operator, which torchax lacks, or lacks on some device."""
+
+
+def _with_mlir_alone() -> bool:
+    try:
+        return Version(version("jaxlib")) >= WITH_MLIR_ALONE
+    except PackageNotFoundError:  # what is missing is said as a run starts
+        return False
 
 
 @for_modules_only
@@ -90,13 +102,14 @@ def environment(case: Case) -> dict[str, str]:
         return {
             PLATFORMS: ON_GPUS,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-            "XLA_FLAGS": f"{flags.for_case(case)} {devices.DETERMINISTIC}",
+            "XLA_FLAGS": f"{flags.for_case(case, on_cpu=False)} {devices.DETERMINISTIC}",
         }
     if devices.kind() == "TPU" and devices.chips() >= case.world_size:
-        return {PLATFORMS: "tpu", "XLA_FLAGS": flags.for_case(case)}
+        return {PLATFORMS: "tpu", "XLA_FLAGS": flags.for_case(case, on_cpu=False)}
+    usual = flags.for_case(case, with_mlir_alone=_with_mlir_alone())
     return {
         PLATFORMS: "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {flags.for_case(case)}",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {usual}",
     }
 
 

@@ -15,7 +15,7 @@ from difftest.runs import layout
 from difftest.runs.comparison import Place
 from difftest.runs.layout import BUCKETS, SQUARES, Floats
 from workers.runs.collecting import DIGEST, LOSS, Collected, Kept
-from workers.runs.hooks import Watch
+from workers.runs.hooks import Watches
 
 RUNS = ("the first of three runs", "the second of three runs", "every run: the step is not deterministic")
 
@@ -25,9 +25,11 @@ Rows = list[tuple[layout.Tensor, Floats]]
 class State:
     """What a step changes: parameters, buffers, gradients, the optimizers and the random numbers."""
 
-    def __init__(self, model: nn.Module, optimizers: Sequence[Any]) -> None:
-        self._tensors = [(one, one.detach().clone()) for one in (*model.parameters(), *model.buffers())]
-        self._gradients = [(one, _copied(one.grad)) for one in model.parameters()]
+    def __init__(self, models: Sequence[nn.Module], optimizers: Sequence[Any]) -> None:
+        parameters = [one for model in models for one in model.parameters()]
+        kept = (*parameters, *(one for model in models for one in model.buffers()))
+        self._tensors = [(one, one.detach().clone()) for one in kept]
+        self._gradients = [(one, _copied(one.grad)) for one in parameters]
         self._optimizers = [
             (one, {key: _copied(value) for key, value in one.state.items()}, _groups(one))
             for one in optimizers
@@ -68,7 +70,7 @@ def _copied(value: Any) -> Any:  # noqa: ANN401  an optimizer's state is of any 
 def check(
     before: State,
     collected: Collected,
-    watch: Watch,
+    watch: Watches,
     step: Callable[[], object],
     where: tuple[int, int],
 ) -> tuple[Place, ...]:

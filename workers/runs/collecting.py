@@ -17,6 +17,7 @@ from torch import Tensor
 from difftest.runs import layout
 from difftest.runs.layout import BUCKETS, ELEMENTS, GREATEST, LEAST, SQUARES, WIDTH, Floats
 from workers.runs import sketching
+from workers.runs.owned import Range
 from workers.runs.placing import Batch, Placed, placed
 from workers.runs.sketching import Signs
 
@@ -35,9 +36,13 @@ class Kept:
 
 @dataclass(slots=True, kw_only=True)
 class Collected:
-    """Collects the rows of a step. `whole` are patterns of owners whose tensors are kept whole."""
+    """Collects the rows of a step. `whole` are patterns of owners whose tensors are kept whole.
+
+    `averaging` is what a wrapper multiplies the ranks' gradients with before it adds them up.
+    """
 
     batch: Batch = field(default_factory=Batch)
+    averaging: float = 1.0
     whole: Sequence[str] = ()
     signs: Signs = field(default_factory=Signs)
     kept: list[Kept] = field(default_factory=list)
@@ -54,10 +59,14 @@ class Collected:
         microbatch: int = 0,
         factor: float = 1.0,
         share: layout.Piece | None = None,
+        flat: Range | None = None,
     ) -> None:
-        """Adds a tensor. `share` names this rank's share of a plain tensor that is a sum over ranks."""
+        """Adds a tensor. `share` names this rank's share of a plain tensor that is a sum over ranks.
+
+        `flat` says which elements of a flattened parameter it is.
+        """
         with torch.no_grad(), torch.autocast(tensor.device.type, enabled=False):
-            located = placed(tensor, self.batch if batched else None, microbatch)
+            located = placed(tensor, self.batch if batched else None, microbatch, flat)
             lazy = located.local.device.type == "xla"
             if lazy:  # what changes the tensor in place later must not change this
                 located = replace(located, local=located.local.clone())
@@ -71,12 +80,18 @@ class Collected:
                 piece=share or located.piece,
                 batched=batched,
                 comparable=bool(located.parts) or not located.local.numel(),
+                mesh=located.mesh,
+                cut=located.cut,
             )
             row = partial(self._row, located, batched=batched)
-            if any(fnmatch.fnmatchcase(owner, pattern) for pattern in self.whole):
+            if self.keeps(owner):
                 name = f"{kind}:{owner}{place}" + (f"#{microbatch}" if microbatch else "")
                 self.arrays[name] = located.local.clone()
             self.kept.append(Kept(about=about, row=row if lazy else row(), factor=factor * located.factor))
+
+    def keeps(self, owner: str) -> bool:
+        """Whether the tensors of a module or parameter are kept whole."""
+        return any(fnmatch.fnmatchcase(owner, pattern) for pattern in self.whole)
 
     def add_numbers(self, kind: str, name: str, tensor: Tensor, numbers: Callable[[Tensor], Tensor]) -> None:
         """Adds a few `numbers` of a tensor, which go to the host with the rows."""
@@ -91,7 +106,7 @@ class Collected:
         steps = sketching.strides(located.shape)
         counts = sketching.buckets(located.shape, batched=batched)
         rows = [
-            sketching.numbers(located.local[part.local], part.start, steps, counts, self.signs)
+            sketching.numbers(part.of(located.local), part.start, steps, counts, self.signs)
             for part in located.parts
         ]
         if len(rows) == 1:

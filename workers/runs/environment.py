@@ -1,5 +1,6 @@
 """What a rank's numbers may depend on: versions, devices, flags, seeds, mesh, commit, optimizer."""
 
+import gc
 import os
 import platform
 import re
@@ -13,9 +14,10 @@ from typing import Any
 import torch
 from torch import distributed, nn
 
-from difftest.ground.installed import COMPUTING, versions
-from difftest.runs.layout import Environment, Module
-from workers.runs.hooks import named, path_of
+from difftest.ground.installed import COMPUTING, everything, versions
+from difftest.runs.layout import Environment, Module, Package
+from workers.runs.hooks import named
+from workers.runs.owned import owned
 from workers.runs.placing import Batch, is_dtensor
 
 PACKAGES = (*COMPUTING, "numpy", "triton", "transformers", "accelerate", "lightning", "torchtitan")
@@ -32,7 +34,7 @@ OWN_ENTRIES = frozenset({"params", "foreach", "fused", "capturable", "lr", "init
 
 
 def environment(
-    model: nn.Module, optimizers: Sequence[Any], batch: Batch, *, perturbed: float, every: int
+    models: Sequence[nn.Module], optimizers: Sequence[Any], batch: Batch, *, perturbed: float, every: int
 ) -> Environment:
     """The environment of this rank."""
     rank, ranks = world()
@@ -40,17 +42,18 @@ def environment(
         **versions(*PACKAGES),
         "python": platform.python_version(),
         "machine": platform.machine(),
-        **_device(model),
+        **_device(models[0]),
         **_flags(),
         **_torch_flags(),
         "seed": str(torch.initial_seed()),
-        **_mesh(model),
-        "wrapper": type(model).__name__,
+        **_mesh(models),
+        "wrapper": type(models[0]).__name__,
         **_git(),
         **{key: value for optimizer in optimizers for key, value in _optimizer(optimizer).items()},
     }
     modules = tuple(
         Module(path=path, kind=type(module).__name__, arguments=module.extra_repr())
+        for model in models
         for path, module in named(model).items()
     )
     return Environment(
@@ -59,9 +62,12 @@ def environment(
         data_ranks=batch.ranks,
         settings=settings,
         modules=modules,
-        parameters=tuple(path_of(name) for name, _ in model.named_parameters()),
+        parameters=tuple(dict.fromkeys(one.name for one in owned(models))),
         perturbed=perturbed,
         every=every,
+        packages={
+            name: Package(version=version, pins=pins) for name, (version, pins) in everything().items()
+        },
     )
 
 
@@ -72,31 +78,61 @@ def world() -> tuple[int, int]:
     return 0, 1
 
 
-def data_parallel(model: nn.Module) -> Batch:
+def data_parallel(models: Sequence[nn.Module]) -> Batch:
     """The place of this rank among those over which the batch is cut, as far as the model shows it.
 
-    That of DDP's group or of FSDP's mesh. Otherwise it is the whole world, unless parameters are DTensors.
+    That of DDP's group or of FSDP's mesh. Otherwise it is the whole world, unless parameters are DTensors or
+    the model is a stage of a pipeline.
     """
-    for module in model.modules():
+    for module in (module for model in models for module in model.modules()):
         if isinstance(module, nn.parallel.DistributedDataParallel):
             group = module.process_group
             return Batch(distributed.get_rank(group), distributed.get_world_size(group))
+        if _is_fsdp1(module):
+            return _fsdp1_batch(module)
         if mesh := _fsdp_mesh(module):
             place = 0
             for size, coordinate in zip(mesh.shape, mesh.get_coordinate() or (), strict=True):
                 place = place * size + coordinate
             return Batch(place, mesh.size())
-    if any(is_dtensor(parameter) for parameter in model.parameters()):
+    cut = any(is_dtensor(parameter) for model in models for parameter in model.parameters())
+    if cut or len(models) > 1 or stage_of(models[0]):
         return Batch()
     return Batch(*world())
 
 
-def averages(model: nn.Module) -> bool:
+def averages(models: Sequence[nn.Module]) -> bool:
     """Whether a wrapper averages the gradients over the data-parallel ranks."""
     return any(
-        isinstance(module, nn.parallel.DistributedDataParallel) or _fsdp_mesh(module)
+        isinstance(module, nn.parallel.DistributedDataParallel) or _is_fsdp1(module) or _fsdp_mesh(module)
+        for model in models
         for module in model.modules()
     )
+
+
+def stage_of(model: nn.Module) -> Any:  # noqa: ANN401  a PipelineStage
+    """The stage of a pipeline that runs this model; None where torch's pipelining has none."""
+    stages = sys.modules.get("torch.distributed.pipelining.stage")
+    if stages is None:
+        return None
+    kind = stages._PipelineStageBase  # noqa: SLF001  stages made in either way have no other common class
+    made = (one for one in gc.get_objects() if issubclass(type(one), kind))
+    return next((one for one in made if one.submod is model), None)
+
+
+def _is_fsdp1(module: nn.Module) -> bool:
+    wrapper = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    return wrapper is not None and isinstance(module, wrapper.FullyShardedDataParallel)
+
+
+def _fsdp1_batch(module: Any) -> Batch:  # noqa: ANN401  a FullyShardedDataParallel
+    """The place in FSDP1's group; with replicas of these, in all of them."""
+    rank, ranks = distributed.get_rank(module.process_group), distributed.get_world_size(module.process_group)
+    replicas = getattr(module, "_inter_node_pg", None)
+    if replicas is None:
+        return Batch(rank, ranks)
+    place = distributed.get_rank(replicas)
+    return Batch(place * ranks + rank, distributed.get_world_size(replicas) * ranks)
 
 
 def _fsdp_mesh(module: nn.Module) -> Any:  # noqa: ANN401  a DeviceMesh, or None
@@ -144,9 +180,11 @@ def _torch_flags() -> dict[str, str]:
     }
 
 
-def _mesh(model: nn.Module) -> dict[str, str]:
+def _mesh(models: Sequence[nn.Module]) -> dict[str, str]:
     """The largest mesh of the model's DTensors."""
-    parameters: list[Any] = [parameter for parameter in model.parameters() if is_dtensor(parameter)]
+    parameters: list[Any] = [
+        parameter for model in models for parameter in model.parameters() if is_dtensor(parameter)
+    ]
     meshes = [parameter.device_mesh for parameter in parameters]
     if not meshes:
         return {}

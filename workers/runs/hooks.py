@@ -6,9 +6,8 @@ of what `torch.compile` compiles nothing is recorded, since additional results w
 
 import dataclasses
 import fnmatch
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,20 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from difftest.runs import layout
+from difftest.runs.align import path_of
 from workers.runs.collecting import DIGEST, LOSS, Collected, counted, digest
-
-WRAPPERS = re.compile(
-    r"(?:^|(?<=\.))(?:_orig_mod|module|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?:\.|$)"
-)
-"""The parts of names that wrappers add."""
+from workers.runs.keeping import given
 
 MOST_LEAVES = 4
 """How many tensors of a module's output are recorded."""
-
-
-def path_of(name: str) -> str:
-    """A module's or parameter's name without the parts that wrappers add."""
-    return WRAPPERS.sub("", name).rstrip(".")
 
 
 def in_backward() -> bool:
@@ -73,7 +64,8 @@ class Watch:
     """Records while `active` is true. `began` is called before the first forward pass of training.
 
     A pass of the model is a micro-batch. Some scripts never call the model itself but modules of it, such as
-    an encoder and a decoder: then a step is one pass, and `@2` marks a module's third call in it.
+    an encoder and a decoder: then a step is one pass, and `@2` marks a module's third call in it. `last` is
+    false for a stage of a pipeline that others follow.
     """
 
     def __init__(
@@ -82,11 +74,12 @@ class Watch:
         collected: Collected,
         patterns: Sequence[str],
         began: Callable[[], None],
-        factor: float,
+        *,
+        last: bool = True,
     ) -> None:
         self.active = False
         self.microbatch, self.samples = -1, 0
-        self._collected, self._began, self._factor = collected, began, factor
+        self._collected, self._began = collected, began
         self._inside, self._mode = False, Mode()
         self._calls: Counter[str] = Counter()
         self._rows: frozenset[int] = frozenset()
@@ -96,8 +89,13 @@ class Watch:
             model.register_forward_hook(self._leave, always_call=True),
         ]
         for path, module in named(model).items():
+            if not (path or last):  # what a stage gives the next is no output of the model
+                continue
             if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
                 self._handles.append(module.register_forward_hook(partial(self._output, path), prepend=True))
+            if collected.keeps(path):
+                keep = partial(self._keep, path)
+                self._handles.append(module.register_forward_hook(keep, prepend=True, with_kwargs=True))
 
     def remove(self) -> None:
         """Takes the hooks off the model."""
@@ -172,6 +170,20 @@ class Watch:
             if measured(tensor):
                 self._tensor(path, place + which, tensor, again=again)
 
+    def _keep(
+        self,
+        path: str,
+        module: nn.Module,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        _output: object,
+    ) -> None:
+        """Keeps what a module is given in its first call of a step."""
+        if torch.compiler.is_compiling() or in_backward() or not (self.active and self._trains(module)):
+            return
+        if self.microbatch <= 0 and f"{layout.ARGUMENT}:{path}" not in self._collected.arrays:
+            self._collected.arrays |= dict(given(path, module, arguments, keywords))
+
     def _tensor(self, path: str, place: str, tensor: Tensor, *, again: bool) -> None:
         batched = tensor.shape[0] in self._rows
         if not again and (batched or self.microbatch == 0):
@@ -198,9 +210,46 @@ class Watch:
             place=place,
             batched=batched,
             microbatch=microbatch,
-            factor=self._factor,
+            factor=self._collected.averaging,
             share=share,
         )
+
+
+class Watches:
+    """Those of a model, or of the stages of a pipeline that a rank has."""
+
+    def __init__(self, watches: Iterable[Watch]) -> None:
+        self._watches = tuple(watches)
+
+    @property
+    def active(self) -> bool:
+        """Whether this step is recorded."""
+        return self._watches[0].active
+
+    @active.setter
+    def active(self, active: bool) -> None:
+        for watch in self._watches:
+            watch.active = active
+
+    @property
+    def microbatch(self) -> int:
+        """The number of the last micro-batch; -1 before the first."""
+        return max(watch.microbatch for watch in self._watches)
+
+    @property
+    def samples(self) -> int:
+        """The samples of this step."""
+        return max(watch.samples for watch in self._watches)
+
+    def reset(self, *, active: bool) -> None:
+        """Begins a step, which is recorded if `active`."""
+        for watch in self._watches:
+            watch.reset(active=active)
+
+    def remove(self) -> None:
+        """Takes all hooks off."""
+        for watch in self._watches:
+            watch.remove()
 
 
 def named(model: nn.Module) -> dict[str, nn.Module]:

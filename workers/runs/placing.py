@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difftest.runs.layout import Piece
+from workers.runs.owned import Range, rectangles
 from workers.runs.sketching import Part
 from workers.torch import strided
 
@@ -40,6 +41,7 @@ class Placed:
     """A rank's share of a tensor: its local values, its blocks, the whole shape and the name of the share.
 
     `factor` is what the local values are multiplied with. No `parts` means that the elements are not known.
+    `mesh` and `cut` are those of a DTensor (`difftest.runs.layout.Tensor`).
     """
 
     local: Tensor
@@ -47,6 +49,8 @@ class Placed:
     parts: tuple[Part, ...]
     piece: Piece
     factor: float = 1.0
+    mesh: tuple[tuple[str, int], ...] = ()
+    cut: tuple[int | None, ...] = ()
 
 
 def is_dtensor(tensor: object) -> bool:
@@ -54,8 +58,15 @@ def is_dtensor(tensor: object) -> bool:
     return isinstance(tensor, Tensor) and hasattr(tensor, "_spec") and hasattr(tensor, "placements")
 
 
-def placed(tensor: Tensor, batch: Batch | None = None, microbatch: int = 0) -> Placed:
-    """What this rank has of `tensor`. A `batch` is given for tensors whose dim 0 is the samples'."""
+def placed(
+    tensor: Tensor, batch: Batch | None = None, microbatch: int = 0, flat: Range | None = None
+) -> Placed:
+    """What this rank has of `tensor`. A `batch` is given for tensors whose dim 0 is the samples'.
+
+    `flat` says which elements of a flattened parameter a plain tensor is.
+    """
+    if flat is not None:
+        return _of_range(_values(tensor), flat)
     if is_dtensor(tensor):
         return _of_dtensor(tensor, batch, microbatch)
     local = _values(tensor)
@@ -70,6 +81,20 @@ def placed(tensor: Tensor, batch: Batch | None = None, microbatch: int = 0) -> P
             piece = Piece(name=f"b{batch.rank}/{batch.ranks}", words=words)
     part = Part(tuple(slice(0, size) for size in shape), tuple(start))
     return Placed(local=local, shape=shape, parts=(part,), piece=piece)
+
+
+def _of_range(local: Tensor, flat: Range) -> Placed:
+    blocks = list(rectangles(flat.shape, flat.begin, flat.end))
+    ends = [*itertools.accumulate(math.prod(sizes) for _, sizes in blocks)]
+    parts = tuple(
+        Part((slice(end - math.prod(sizes), end),), start, sizes)
+        for end, (start, sizes) in zip(ends, blocks, strict=True)
+    )
+    piece = Piece(
+        name=f"[{flat.begin}:{flat.end}]",
+        words=f"elements {flat.begin} to {flat.end - 1} of the flattened parameter",
+    )
+    return Placed(local=local, shape=flat.shape, parts=parts, piece=piece)
 
 
 def _values(tensor: Tensor) -> Tensor:
@@ -101,7 +126,9 @@ def _of_dtensor(tensor: Any, batch: Batch | None, microbatch: int) -> Placed:  #
     spans = ",".join(_span(index) for index in indices)
     words = f"{_axes(mesh, coordinate)}: {', '.join(str(placement) for placement in placements)}"
     piece = Piece(name="|".join([f"[{spans}]", *names]), words=words)
-    return Placed(local=local, shape=shape, parts=parts, piece=piece, factor=factor)
+    axes = tuple(zip(_names(mesh), map(int, mesh.shape), strict=True))
+    cut = tuple(getattr(placement, "dim", None) for placement in placements)
+    return Placed(local=local, shape=shape, parts=parts, piece=piece, factor=factor, mesh=axes, cut=cut)
 
 
 def _partial(
@@ -118,8 +145,11 @@ def _partial(
 
 
 def _axes(mesh: "DeviceMesh", coordinate: Sequence[int]) -> str:
-    names = mesh.mesh_dim_names or tuple(f"axis {axis}" for axis in range(mesh.ndim))
-    return ", ".join(f"{name} {place}" for name, place in zip(names, coordinate, strict=True))
+    return ", ".join(f"{name} {place}" for name, place in zip(_names(mesh), coordinate, strict=True))
+
+
+def _names(mesh: "DeviceMesh") -> tuple[str, ...]:
+    return tuple(mesh.mesh_dim_names or (f"axis {axis}" for axis in range(mesh.ndim)))
 
 
 def _span(index: NDArray[np.intp]) -> str:

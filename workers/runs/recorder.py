@@ -1,5 +1,6 @@
 """`difftest.record`: records a training in the user's own script, without changing a number of it."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,15 +14,16 @@ from difftest.runs import layout
 from difftest.runs.comparison import Place
 from workers.runs.checking import State, check
 from workers.runs.collecting import DIGEST, LOSS, Collected, counted, finite, hashes
-from workers.runs.environment import averages, data_parallel, environment, world
-from workers.runs.hooks import Watch, path_of
+from workers.runs.environment import averages, data_parallel, environment, stage_of, world
+from workers.runs.hooks import Watch, Watches
+from workers.runs.owned import buffers, owned
 from workers.runs.perturbing import Noise
 from workers.runs.placing import Batch
 from workers.runs.writing import Writer
 
 
 def record(  # noqa: PLR0913  what a user may want to choose
-    model: nn.Module,
+    model: nn.Module | Sequence[nn.Module],
     optimizer: Any = None,  # noqa: ANN401  torch's, accelerate's, or several of them
     *,
     out: Path | str,
@@ -34,12 +36,13 @@ def record(  # noqa: PLR0913  what a user may want to choose
 ) -> "Recorder":
     """Records a training into the folder `out`, every rank into files of its own.
 
-    Call it after the model is wrapped (DDP, FSDP2, tensor parallel, `torch.compile`) and before the first
-    step; then call `Recorder.step` once after each step. `every` records each Nth step. `modules` and `whole`
-    are patterns such as `layers.*.attn`: whose outputs are recorded, and which modules' and parameters'
-    tensors are kept whole too. `data_ranks` is this rank's index among the ranks that cut the batch, and
-    their number, where neither DDP nor FSDP says it. `perturb` adds noise of so many units in the last place,
-    which changes the run: it shows what rounding may do. `seed` is that of the noise.
+    Call it after the model is wrapped (DDP, FSDP, tensor parallel, `torch.compile`) or its stages are made,
+    and before the first step; then call `Recorder.step` once after each step. In a pipeline `model` is the
+    module of this rank's stage, or the list of those of several. `every` records each Nth step. `modules`
+    and `whole` are patterns such as `layers.*.attn`: whose outputs are recorded, and which modules' and
+    parameters' tensors are kept whole too. `data_ranks` is this rank's index among the ranks that cut the
+    batch, and their number, where neither DDP nor FSDP says it. `perturb` adds noise of so many units in the
+    last place, which changes the run: it shows what rounding may do. `seed` is that of the noise.
 
     `UsageError` for wrong arguments, and where the folder has a run already.
     """
@@ -50,14 +53,16 @@ def record(  # noqa: PLR0913  what a user may want to choose
         msg = f"perturb is {perturb}; the least is 0"
         raise UsageError(msg)
     optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    out = os.environ.get(layout.RECORDING) or out
+    models = [model] if isinstance(model, nn.Module) else [*model]
     return Recorder(
-        model,
+        models,
         [_innermost(one) for one in optimizers if one is not None],
         Path(out),
         every=every,
         modules=_patterns(modules),
         whole=_patterns(whole),
-        batch=Batch(*data_ranks) if data_ranks else data_parallel(model),
+        batch=Batch(*data_ranks) if data_ranks else data_parallel(models),
         perturb=perturb,
         seed=seed,
     )
@@ -79,7 +84,7 @@ class Recorder:
 
     def __init__(  # noqa: PLR0913  those of `record`
         self,
-        model: nn.Module,
+        models: Sequence[nn.Module],
         optimizers: Sequence[Any],
         folder: Path,
         *,
@@ -91,15 +96,26 @@ class Recorder:
         seed: int,
     ) -> None:
         self.folder, self.rank = folder, world()[0]
-        self._model, self._optimizers, self._every = model, optimizers, every
+        self._models, self._optimizers, self._every = models, optimizers, every
         self._step, self._calls, self._begun = 0, 0, False
-        self._collected = Collected(batch=batch, whole=whole)
-        about = environment(model, optimizers, batch, perturbed=perturb, every=every)
+        averaging = 1 / batch.ranks if averages(models) else 1.0
+        self._collected = Collected(batch=batch, averaging=averaging, whole=whole)
+        about = environment(models, optimizers, batch, perturbed=perturb, every=every)
         self._writer = Writer(folder, about)
-        factor = 1 / batch.ranks if averages(model) else 1.0
-        self._watch = Watch(model, self._collected, modules, self._begin, factor)
+        self._watch = Watches(
+            Watch(
+                model,
+                self._collected,
+                modules,
+                self._begin,
+                last=(stage := stage_of(model)) is None or stage.is_last,
+            )
+            for model in models
+        )
         self._noise = Noise(perturb, seed, self._where) if perturb else None
-        self._handles = self._noise.hook(model) if self._noise else []
+        self._handles = (
+            [handle for model in models for handle in self._noise.hook(model)] if self._noise else []
+        )
         for optimizer in optimizers:
             self._handles += [
                 optimizer.register_step_pre_hook(self._before_update),
@@ -116,6 +132,8 @@ class Recorder:
             if not self._optimizers:
                 self._parameters(layout.GRADIENT)
                 self._parameters(layout.UPDATED)
+            for name, buffer in buffers(self._models):
+                self._collected.add(layout.BUFFER, name, buffer)
             self._write()
         self._step += 1
         self._calls = 0
@@ -138,7 +156,7 @@ class Recorder:
         """
         self._begin()
         before, self._collected.kept = self._collected.kept, []
-        where, state = (self._step, self.rank), State(self._model, self._optimizers)
+        where, state = (self._step, self.rank), State(self._models, self._optimizers)
 
         def once() -> None:
             self._calls = 0
@@ -165,13 +183,13 @@ class Recorder:
             return
         self._begun = True
         if self._noise:
-            self._noise.on_parameters("parameter", list(self._model.named_parameters()))
+            self._noise.on_parameters("parameter", self._named())
         self._parameters(layout.START)
 
     def _before_update(self, *_: object) -> None:
         self._begin()
         if self._noise:
-            gradients = [(name, p.grad) for name, p in self._model.named_parameters() if p.grad is not None]
+            gradients = [(name, p.grad) for name, p in self._named() if p.grad is not None]
             self._noise.on_parameters("gradient", gradients)
         if self._watch.active:
             self._parameters(layout.GRADIENT)
@@ -184,10 +202,13 @@ class Recorder:
     def _parameters(self, kind: str) -> None:
         """Adds every parameter, or its gradient. A script may update several times a step."""
         place = f"#{self._calls}" if self._calls else ""
-        for name, parameter in self._model.named_parameters():
-            tensor = parameter.grad if kind == layout.GRADIENT else parameter
+        for one in owned(self._models):
+            tensor = one.gradient if kind == layout.GRADIENT else one.value
             if tensor is not None:
-                self._collected.add(kind, path_of(name), tensor, place=place)
+                self._collected.add(kind, one.name, tensor, place=place, flat=one.range)
+
+    def _named(self) -> list[tuple[str, nn.Parameter]]:
+        return [pair for model in self._models for pair in model.named_parameters()]
 
     def _write(self) -> None:
         rows, losses, digests = [], {}, {}

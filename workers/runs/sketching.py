@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from difftest.runs.layout import BUCKETS
 
@@ -36,10 +35,19 @@ _FIRST, _SECOND, _THIRD = -7046029254386353131, -4658895280553007687, -772359229
 
 
 class Part(NamedTuple):
-    """A block of a rank's local tensor: its slices there, and where it begins in the whole."""
+    """A block of a rank's local tensor: its slices there, and where it begins in the whole.
+
+    `sizes` are those of the block where the local tensor is flat.
+    """
 
     local: tuple[slice, ...]
     start: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The block of a local tensor."""
+        block = tensor[self.local]
+        return block.reshape(self.sizes) if self.sizes else block
 
 
 def buckets(shape: Sequence[int], *, batched: bool) -> tuple[int, ...]:
@@ -123,44 +131,44 @@ def numbers(
         ends = torch.tensor([0.0, math.inf, -math.inf, 0.0, 0.0, 0.0], dtype=precise, device=x.device)
         return torch.cat([torch.zeros(BUCKETS, dtype=precise, device=x.device), ends])
     sign = signs.of(x.shape, start, steps, x)
-    sketch, squares, least, most, nans, infs = None, [], [], [], [], []
+    sketch, squares, least, most = None, [], [], []
     if not x.dtype.is_floating_point:
         x = x.to(precise)
-    for block in _blocks(x.shape, CHUNK if x.device.type == "cpu" else CHUNK_ON_DEVICE):
+    blocks = [*_blocks(x.shape, CHUNK if x.device.type == "cpu" else CHUNK_ON_DEVICE)]
+    for block in blocks:
         values = x[block]
         low, high = torch.aminmax(values)
-        least.append(low.to(precise))
-        most.append(high.to(precise))
+        least.append(low)
+        most.append(high)
         signed = (values * sign[block]).to(precise)  # exact in any dtype
         flat = signed.reshape(-1)
         squares.append(torch.dot(flat, flat))
-        nan, inf = _not_finite(signed, squares[-1])
-        nans.append(nan)
-        infs.append(inf)
         begin = [first + own.start for first, own in zip(start, block, strict=True)]
         folded = _folded(signed, begin, counts)
-        sketch = folded if sketch is None else sketch + folded
+        sketch = folded if sketch is None else sketch.add_(folded)
     if sketch is None:
         msg = "a block with elements has no rows"
         raise AssertionError(msg)
+    square = torch.stack(squares).sum()
     rest = torch.stack(
         [
-            torch.stack(squares).sum(),
-            torch.stack(least).min(),
-            torch.stack(most).max(),
-            torch.stack(nans).sum(),
-            torch.stack(infs).sum(),
-            torch.full_like(squares[0], x.numel()),
+            square,
+            torch.stack(least).min().to(precise),
+            torch.stack(most).max().to(precise),
+            *_not_finite(x, blocks, square),
+            torch.full_like(square, x.numel()),
         ]
     )
     return torch.cat([sketch, rest])
 
 
-def _not_finite(exact: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+def _not_finite(x: Tensor, blocks: Sequence[tuple[slice, ...]], square: Tensor) -> tuple[Tensor, Tensor]:
     """The numbers of NaNs and of infinities. On a CPU they are only counted where there may be some."""
-    if exact.device.type == "cpu" and squares.isfinite():
-        return torch.zeros_like(squares), torch.zeros_like(squares)
-    return exact.isnan().sum().to(exact.dtype), exact.isinf().sum().to(exact.dtype)
+    if x.device.type == "cpu" and square.isfinite():
+        return torch.zeros_like(square), torch.zeros_like(square)
+    nans = torch.stack([x[block].isnan().sum() for block in blocks]).sum()
+    infs = torch.stack([x[block].isinf().sum() for block in blocks]).sum()
+    return nans.to(square.dtype), infs.to(square.dtype)
 
 
 def _blocks(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
@@ -177,16 +185,24 @@ def _blocks(shape: Sequence[int], most: int) -> Iterator[tuple[slice, ...]]:
 
 
 def _folded(x: Tensor, start: Sequence[int], counts: Sequence[int]) -> Tensor:
-    """The sums of `x` by bucket: those along a dim are the residues of the index in the whole tensor."""
-    dim = 0
-    for begin, count in zip(start, counts, strict=True):
-        if count == 1:
-            x = x.sum(dim)
-            continue
-        front = begin % count
-        back = -(front + x.shape[dim]) % count
-        if front or back:
-            x = functional.pad(x, [0, 0] * (x.dim() - 1 - dim) + [front, back])
-        x = x.unflatten(dim, (-1, count)).sum(dim)
-        dim += 1
+    """The sums of `x` by bucket: those along a dim are the residues of the index in the whole tensor.
+
+    The dim that becomes the smallest comes first, so that the others are summed over fewer elements.
+    """
+    for dim in sorted(range(x.dim()), key=lambda dim: -x.shape[dim] / counts[dim]):
+        x = x.sum(dim, keepdim=True) if counts[dim] == 1 else _residues(x, dim, start[dim], counts[dim])
     return x.reshape(-1)
+
+
+def _residues(x: Tensor, dim: int, start: int, count: int) -> Tensor:
+    """The sums along a dim by the residue of the index, which begins at `start`: `count` of them."""
+    size, first = x.shape[dim], start % count
+    head = min(-start % count, size)
+    middle = (size - head) // count * count
+    tail = size - head - middle
+    sums: Tensor = x.narrow(dim, head, middle).unflatten(dim, (-1, count)).sum(dim)
+    if head:
+        sums.narrow(dim, first, head).add_(x.narrow(dim, 0, head))
+    if tail:
+        sums.narrow(dim, 0, tail).add_(x.narrow(dim, head + middle, tail))
+    return sums

@@ -34,8 +34,9 @@ def environment(case: Case | None = None) -> dict[str, str]:
     libtpu must not ask a cloud's metadata server, which takes minutes where there is none. Every rank
     compiles for itself: the second tier of torch_tpu's cache gives a rank what another has compiled.
     """
-    usual = flags.for_case(case) if case else flags.SAME_PRECISION
-    kept = DETERMINISTIC if plugin.chosen() else KEEPS_NAN
+    on_cards = plugin.chosen()
+    usual = flags.for_case(case, on_cpu=not on_cards) if case else flags.SAME_PRECISION
+    kept = DETERMINISTIC if on_cards else KEEPS_NAN
     return {
         "TPU_SKIP_MDS_QUERY": "1",
         "TORCH_TPU_TIER2_COMPILATION_CACHE": "disabled",

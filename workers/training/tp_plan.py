@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
-from difftest.cases.layout import Placement, Replicate, Shard
+from difftest.cases.layout import ALONE, Placement, Replicate, Shard
 from difftest.cases.regions import norms
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def refusal(case: Case) -> str | None:
     """Why no plan expresses the layout over the axis tp, or None."""
     if case.model.own:
         return case.model.own.no_style()
-    if case.world_size == 1:
+    if case.layout.mesh == ALONE:
         return None
     if case.layout.mesh.names[-1] != AXIS:
         return "tensor parallelism needs the mesh axis tp, and last"

@@ -97,7 +97,7 @@ def environment(case: Case, at: str = "") -> dict[str, str]:
     No side keeps more precision than the dtype between operators. `UsageError` as for `fitting`.
     """
     at = at or fitting(case)
-    given = f"{os.environ.get('XLA_FLAGS', '')} {flags.for_case(case)}".strip()
+    given = f"{os.environ.get('XLA_FLAGS', '')} {flags.for_case(case, on_cpu=at == 'CPU')}".strip()
     if at != "CPU":
         return {"PJRT_DEVICE": at, "XLA_FLAGS": f"{given} {DETERMINISTIC}" if at == plugin.DEVICE else given}
     threads = max(THREADS_AT_LEAST, case.world_size)

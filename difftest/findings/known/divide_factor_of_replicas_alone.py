@@ -1,6 +1,7 @@
 """FSDP2: on a mesh whose shard axis has one rank, `set_gradient_divide_factor` divides twice.
 
-torch 2.15.0 over gloo. Exits 0 while the fault is there.
+Where gradients are summed first and divided afterwards, as in float16 too. torch 2.15.0 over gloo.
+Exits 0 while the fault is there.
 """
 
 import sys
@@ -17,6 +18,7 @@ def main(rank: int, rendezvous: str) -> None:
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("replicate", "shard"))
     model = fully_shard(nn.Linear(1, 1, bias=False), mesh=mesh)
     model.set_gradient_divide_factor(4.0)
+    model.set_force_sum_reduction_for_comms(True)
     model(torch.ones(1, 1)).sum().backward()
     actual = model.weight.grad.full_tensor().item()
     print(f"expected {2 / 4}, actual {actual}")

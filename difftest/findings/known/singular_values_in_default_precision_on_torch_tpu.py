@@ -25,7 +25,10 @@ torch.set_float32_matmul_precision("highest")
 
 matrix = torch.randn(32, 32, generator=torch.Generator().manual_seed(0))
 (matrix.to("tpu") @ matrix.to("tpu")).cpu()
-expected, actual = torch.linalg.svdvals(matrix.double()), torch.linalg.svdvals(matrix.to("tpu")).cpu().double()
+expected, actual = (
+    torch.linalg.svdvals(matrix.double()),
+    torch.linalg.svdvals(matrix.to("tpu")).cpu().double(),
+)
 print(f"singular values are {(actual - expected).norm() / expected.norm():.1e} off")
 
 products = {"mm": [], "svd": []}

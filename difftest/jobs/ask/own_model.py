@@ -1,6 +1,6 @@
 """The option `--model`: a module of the user's, described once before anything runs, and its long runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -8,6 +8,7 @@ import msgspec
 
 from difftest.cases.case import MOST_STEPS
 from difftest.cases.described import Description
+from difftest.cases.layout import Mesh
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.capacity import check_world_size
 from difftest.jobs.ask.consent import noted
@@ -45,7 +46,9 @@ def describe_model(
     _check_steps(source, steps, convergence=convergence)
     if source is None:
         return None
-    description = _described(source, max_world_size)
+    from generators.own import meshes
+
+    description = describe_source(source, meshes(max_world_size))
     steps = steps or (LEARNING_STEPS if convergence else None)
     return msgspec.structs.replace(description, steps=steps, learnable=convergence)
 
@@ -62,12 +65,12 @@ def _check_steps(source: str | None, steps: int | None, *, convergence: bool) ->
         raise UsageError(msg)
 
 
-def _described(source: str, max_world_size: int) -> Description:
-    from generators.own import meshes
+def describe_source(source: str, meshes: Sequence[Mesh]) -> Description:
+    """What is known of a source, which is run once; the user who names it trusts it from then on."""
     from workers.isolate.described import described
 
     click.echo(f"{source}: building it, and running it with four rows ...", err=True)
-    description = described(source, meshes(max_world_size))
+    description = described(source, meshes)
     layer = description.layer
     if not layer.recipe:
         noted(lambda: remember_module(layer))  # the user has named it

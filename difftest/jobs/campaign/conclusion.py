@@ -1,6 +1,7 @@
 """How a campaign's command ends: the reports, the printed result or JSON object, and the exit status."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from difftest.findings.jumps import jumps
@@ -36,7 +37,7 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
     incomplete = conclusion.incomplete
     files = _write_reports(request, output, tally, conclusion)
     if request.as_json:
-        summary = _summary(request, output, tally, upstream) | dict(entries or {})
+        summary = _summary(request, output, tally, upstream, unknown) | dict(entries or {})
         print_json(summary | conclusion.described())
     else:
         print_ending(tally, files, upstream, conclusion)
@@ -116,7 +117,10 @@ def _require_support(tally: Tally) -> None:
         raise UsageError(msg)
 
 
-def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[str, Entry]) -> dict[str, Any]:
+def _summary(
+    request: Request, output: Output, tally: Tally, upstream: Mapping[str, Entry], unknown: AbstractSet[str]
+) -> dict[str, Any]:
+    """The JSON object: `new` are the findings that nobody knows and no campaign had, `known` all others."""
     return {
         "seed": request.seed,
         "cases": tally.cases,
@@ -125,8 +129,8 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "runs": tally.runs,
         "absent": tally.absent,
         "comparisons": described(tally.comparisons),
-        "new": sorted(tally.new),
-        "known": sorted(tally.recurring),
+        "new": sorted(unknown),
+        "known": sorted(tally.findings.keys() - unknown),
         "unfinished": {what: number for what, number in tally.unfinished.items() if number},
         "trouble": tally.trouble,
         "damaged": sum(output.damaged),

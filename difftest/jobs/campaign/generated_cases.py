@@ -99,11 +99,12 @@ def run_cases(
         try:
             gather_postponed(campaign)
             first = list[tuple[int, Case]]()
-            for progress in run(meter.watched(campaign), begun_before(cases, last), recorded):
+            for progress in run(campaign, begun_before(cases, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
                 first += [(progress.result.index, progress.result.case)] * (len(first) < MOST_CASES)
-            for progress in run_controls(endless, first, recorded, tally.never_worked()):
+            known = partial(ledger.about, today=today)
+            for progress in run_controls(endless, first, recorded, tally.never_worked(), known):
                 tally.count(progress)
         except StoppedError as stop:
             tally.stopped = stop

@@ -13,6 +13,7 @@ from difftest.findings.standing import Standing, grouped, headline
 from difftest.ground.clock import utc_today
 from difftest.jobs.campaign.tally import Tally
 from difftest.jobs.screen.terminal import Style, print_line
+from difftest.jobs.screen.words import counted
 from difftest.judge.fingerprint import DIGEST_LENGTH
 from difftest.records.completeness import lines
 from difftest.records.conclusion import Conclusion
@@ -28,10 +29,11 @@ def print_ending(
     """Prints what a campaign came to; `upstream` are the ledger's entries by fingerprint."""
     if before_all := conclusion.headline(""):
         print_line((Style.ALARM, before_all))
-    before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
+    before = f", after {counted(tally.resumed, 'case')} recorded earlier" if tally.resumed else ""
     current = _listed(tally, upstream)
-    head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
-    click.echo(f"{head}: {_counted(tally, current)}")
+    head = f"{tally.cases_in_words}, {counted(tally.runs, 'run')} in {tally.seconds:.0f} s{before}"
+    nothing = not tally.findings and not any(one.completed for one in tally.comparisons.sides.values())
+    click.echo(f"{head}: {'nothing was compared' if nothing else _counted(tally, current)}")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")
     if unfinished := tally.unfinished_in_words:
@@ -65,10 +67,9 @@ def _counted(tally: Tally, current: Sequence[Finding]) -> str:
     count, before = len(tally.new) + len(tally.recurring), len(tally.recurring)
     if not count:
         return "no findings"
-    total = f"{count} finding{'s' * (count != 1)}"
     several = len(causes(current))
-    with_causes = f" with {several} cause{'s' * (several != 1)}" if several < count else ""
-    return f"{total}{with_causes}" + (f", {before} recorded before" if before else "")
+    with_causes = f" with {counted(several, 'cause')}" if several < count else ""
+    return f"{counted(count, 'finding')}{with_causes}" + (f", {before} recorded before" if before else "")
 
 
 def _print_findings(tally: Tally, current: Sequence[Finding], conclusion: Conclusion) -> None:
@@ -98,7 +99,7 @@ def _print_cause(cause: Cause, *, new: bool) -> None:
 
     called, shown = titles_of_backends(), cause.finding.divergence
     title = titles.shared(titles.title(cause.finding, called), cause.backends, called)
-    cases = f"  {cause.hits} case{'s' * (cause.hits != 1)}{'' if new else ', seen before'}"
+    cases = f"  {counted(cause.hits, 'case')}{'' if new else ', seen before'}"
     symptom = (Style.ALARM if new else Style.KNOWN, f"{shown.symptom:<10}")
     at = f"; first wrong at {wrong}" if (wrong := place(cause.finding.located)) else ""
     print_line("  ", symptom, "  ", (Style.STRONG, digest(cause)), f"  {title}{at}", last=cases)

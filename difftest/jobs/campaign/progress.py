@@ -15,14 +15,17 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
+from difftest.findings import titles
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.request import CampaignRequest
+from difftest.jobs.campaign.tally import in_words
 from difftest.jobs.screen.activity import EVERY_SECONDS
+from difftest.jobs.screen.words import counted
 from difftest.judge.comparator import compare
-from difftest.judge.fingerprint import readable
+from difftest.judge.fingerprint import DIGEST_LENGTH
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.finding import Finding
 
@@ -39,17 +42,16 @@ KNOWN, NEW = "known", "new"
 def announce(request: CampaignRequest) -> None:
     """Says at once what will run and where its results go."""
     most, budget = request.most_cases, request.budget
-    cases = "cases" if most is None else f"{most} cases{_in_blocks(request)}"
+    cases = "cases" if most is None else in_words(most, _programs(request))
     limit = f" within {budget:g} s" if budget else ""
     inputs = f", each with {request.inputs} inputs" if request.inputs > 1 else ""
     click.echo(f"{cases} of seed {request.seed}{inputs}{limit}; results in {request.out}", err=True)
 
 
-def _in_blocks(request: CampaignRequest) -> str:
+def _programs(request: CampaignRequest) -> int:
     """How many programs there are between the other cases."""
     numbers = map(CaseNumber.of, request.numbers(request.most_cases))
-    programs = sum(number.series == Series.PROGRAM for number in numbers)
-    return f" and {programs} programs" if programs else ""
+    return sum(number.series == Series.PROGRAM for number in numbers)
 
 
 Look: TypeAlias = Callable[[Case, str, Outcome | InfrastructureError], None]
@@ -125,7 +127,6 @@ class Meter:
         self._cases, self._end, self._cut, self._ledger = cases, end, cut, ledger
         self._start, self._ended = time.monotonic(), threading.Event()
         self._done = self._new = self._known = self._runs = 0
-        self._lock = threading.Lock()
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
 
     def __enter__(self) -> Self:
@@ -139,17 +140,10 @@ class Meter:
         self._ended.set()
         self._bar.close()
 
-    def watched(self, campaign: Campaign) -> Campaign:
-        """The campaign, whose runs are counted: a case is recorded when all of its runs have ended."""
-        return _watched(campaign, self._count_run)
-
-    def _count_run(self, _case: Case, _backend: str, _outcome: Outcome | InfrastructureError) -> None:
-        with self._lock:
-            self._runs += 1
-
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it. What torch leaves open is no finding to count."""
         self._done += not progress.result.postponed
+        self._runs += progress.result.counted_runs
         shown = [self._line_of(finding, progress) for finding in progress.new]
         self._known += sum(line.startswith(KNOWN) for line in shown)
         self._new += sum(line.startswith(NEW) for line in shown)
@@ -169,19 +163,26 @@ class Meter:
     def _line(self) -> str:
         rate = 60 * self._done / (time.monotonic() - self._start)
         total = f"/{self._cases}" if self._cases else ""
-        runs = f", {self._runs} runs" if self._runs else ""
-        return f"{self._done}{total} cases, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
+        cases = f"{self._done}{total} cases" if self._cases else counted(self._done, "case")
+        runs = f", {counted(self._runs, 'run')}" if self._runs else ""
+        return f"{cases}, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
 
     def _findings(self) -> str:
-        return f"{self._new} new findings" + (f", {self._known} known" if self._known else "")
+        return counted(self._new, "new finding") + (f", {self._known} known" if self._known else "")
 
     def _line_of(self, finding: Finding, progress: Progress) -> str:
         """What is said of a finding that a case showed first."""
         if entry := self._ledger.entry_of(finding, progress.result.case, utc_today()):
-            return f"{KNOWN} finding {readable(finding.fingerprint)}: {entry.upstream}; {finding.blame}"
+            return f"{KNOWN}  {self._named(finding, entry.reason)}"
         if finding.divergence.symptom is Symptom.UNDEFINED:
-            return f"difference {readable(finding.fingerprint)}: {Standing.LEFT_OPEN}"
-        return f"{NEW} finding {readable(finding.fingerprint)}: {finding.blame}"
+            return f"{Standing.LEFT_OPEN}  {self._named(finding)}"
+        return f"{NEW}    {self._named(finding)}; {finding.blame}"
+
+    def _named(self, finding: Finding, reason: str = "") -> str:
+        """The id by which commands take a finding, and its title."""
+        from workers.backends import titles as called
+
+        return f"{finding.fingerprint[-DIGEST_LENGTH:]}  {titles.title(finding, called(), reason)}"
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""
@@ -189,6 +190,9 @@ class Meter:
         if now > self._end:
             return f", no new cases: the last runs end within {max(1.0, self._cut - now):.0f} s"
         elapsed = now - self._start
-        left = [elapsed * (self._cases / self._done - 1)] if self._cases and self._done else []
+        waits = self._cases is not None and self._done >= self._cases
+        left = [elapsed * (self._cases / self._done - 1)] if self._cases and self._done and not waits else []
         left += [self._end - now] if self._end < float("inf") else []
-        return f", {max(0.0, min(left)):.0f} s left" if left else ""
+        if waits:
+            return ", the last cases are recorded"
+        return f", {max(1.0, min(left)):.0f} s left" if left else ""

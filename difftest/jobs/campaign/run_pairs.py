@@ -1,7 +1,8 @@
 """`difftest compare` of two recorded runs: what it prints, its page, and its exit status."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import click
 
@@ -11,6 +12,8 @@ from difftest.records.disk import replace_file
 from difftest.runs.compare import compare
 from difftest.runs.read import is_run
 from difftest.runs.words import lines
+
+Search: TypeAlias = Callable[[Mapping[str, str]], tuple[dict[str, Any], list[str]]]
 
 
 def are_runs(folders: Sequence[Path]) -> bool:
@@ -23,35 +26,41 @@ def are_runs(folders: Sequence[Path]) -> bool:
     return all(runs)
 
 
-def compare_runs(
+def compare_runs(  # noqa: PLR0913  what the command was given
     folders: Sequence[Path],
     out: Path | str | None,
     noise: Sequence[Path],
     names: Sequence[str],
     *,
     as_json: bool,
+    search: Search | None = None,
 ) -> int:
-    """Compares two runs and returns the status. `names` are `FIRST=SECOND`, `out` is the page's folder."""
+    """Compares two runs and returns the status. `names` are `FIRST=SECOND`, `out` is the page's folder.
+
+    `search` looks for the cause of a difference: its lines, and what JSON has of it.
+    """
     if len(folders) != 2:  # noqa: PLR2004  a pair
         msg = f"{len(folders)} recorded runs are given; two are compared (further ones with --noise)"
         raise UsageError(msg)
-    comparison = compare(folders[0], folders[1], noise=noise, names=_names(names))
+    comparison = compare(folders[0], folders[1], noise=noise, names=names_of(names))
     if out:
         from reports.page.runs import FILENAME, render
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / FILENAME, render(comparison))
+    more, words = search(names_of(names)) if search and comparison.status == 1 else ({}, [])
     if as_json:
-        print_json(comparison.described() | {"status": comparison.status})
+        print_json(comparison.described() | {"status": comparison.status} | more)
     else:
-        click.echo("\n".join(lines(comparison)))
+        click.echo("\n".join([*lines(comparison), *words]))
         if out:
             click.echo(f"page: {Path(out) / FILENAME}")
     return comparison.status
 
 
-def _names(given: Sequence[str]) -> dict[str, str]:
+def names_of(given: Sequence[str]) -> dict[str, str]:
+    """The names of the second run, or checkpoint, by those of the first."""
     names = {}
     for text in given:
         first, equals, second = text.partition("=")

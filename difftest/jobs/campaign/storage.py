@@ -16,6 +16,7 @@ import click
 
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.ground.own_folder import own_folder
+from difftest.jobs.ask import outputs
 from difftest.jobs.ask.damaged_records import set_aside_and_report
 from difftest.jobs.ask.targets import campaign_corpus
 from difftest.records.corpus import Corpus
@@ -60,6 +61,7 @@ def opened(out: Path | str) -> Iterator[Output]:
     read, or cannot be written at the end.
     """
     if isinstance(out, Path):
+        outputs.remember(out)
         yield Output(out, str(out))
         return
     with own_folder("out") as above:

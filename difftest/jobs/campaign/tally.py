@@ -12,6 +12,7 @@ from difftest.cases.case import Case
 from difftest.findings.ledger import Entry, Ledger
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import StoppedError, UsageError
+from difftest.jobs.screen.words import counted
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding, Uncovered
@@ -27,7 +28,8 @@ class Tally:
     """The counts of one command. It holds no tensors: a run's are freed as soon as they are recorded.
 
     `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's,
-    and `programs` are those of the cases that are programs of operators.
+    and `programs` are those of the cases that are programs of operators. A run is a row of the table: a case
+    on the oracle or on a backend that can run it, whose repetitions and evidence do not count again.
     `campaign` is the campaign's name. `comparisons` are all of its comparisons, also those that were recorded
     earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
     `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`: an unknown
@@ -66,10 +68,7 @@ class Tally:
     @property
     def cases_in_words(self) -> str:
         """The number of cases, such as `40 cases and 40 programs`."""
-        ordinary, programs = f"{self.cases - self.programs} cases", f"{self.programs} programs"
-        if not self.programs:
-            return ordinary
-        return programs if self.programs == self.cases else f"{ordinary} and {programs}"
+        return in_words(self.cases - self.programs, self.programs)
 
     def never_worked(self) -> dict[str, str]:
         """The issues of faults that end every run of their backend, by the fingerprints of what it showed."""
@@ -83,7 +82,7 @@ class Tally:
         else:
             self.cases += 1
             self.programs += progress.result.case.model.is_program
-        self.runs += len(progress.result.runs)
+        self.runs += progress.result.counted_runs
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.recurring |= {
             finding.fingerprint: finding
@@ -105,6 +104,14 @@ class Tally:
         """Counts findings as new, whichever command made them."""
         self.new |= {finding.fingerprint: finding for finding in findings}
         self.recurring = {name: finding for name, finding in self.recurring.items() if name not in self.new}
+
+
+def in_words(cases: int, programs: int) -> str:
+    """Numbers of cases and programs, such as `40 cases and 1 program`."""
+    ordinary, of_operators = counted(cases, "case"), counted(programs, "program")
+    if not programs:
+        return ordinary
+    return f"{ordinary} and {of_operators}" if cases else of_operators
 
 
 def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:

@@ -12,10 +12,12 @@ from typing import TypeAlias
 from difftest.campaign.campaign import Campaign
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
-from difftest.ground.errors import UsageError
+from difftest.ground.errors import InfrastructureError, UsageError
+from difftest.ground.state_folder import state_folder
 from difftest.jobs.ask.capacity import check_runnable, is_runnable, require_possible
 from difftest.jobs.ask.consent import require_own_finding
 from difftest.jobs.ask.targets import FindingTarget, read_finding
+from difftest.jobs.filing import quotations
 from difftest.jobs.filing.ablation import ablated
 from difftest.jobs.filing.accusation import Program, accuse
 from difftest.jobs.filing.accusation import keep as keep_accusation
@@ -27,6 +29,7 @@ from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.filing.reduction import Task, keep, search, size_in_words, task_of
 from difftest.jobs.filing.reproduction import Reproduction, reproduce
 from difftest.jobs.filing.script_runs import run_script
+from difftest.jobs.installed.environments import make
 from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
@@ -38,8 +41,14 @@ Say: TypeAlias = Callable[[str], None]
 
 
 COMPILER_TRACKER = "openxla"
-NEWEST_XLA = "torchax"
+NEWEST_XLA = "jax"
 """The environment (`difftest environments make`) with the newest jaxlib."""
+
+
+def newest_jaxlib() -> Path:
+    """The Python of an environment with the newest jaxlib, beside those of `difftest bisect`."""
+    with Working("install jaxlib"):
+        return make(state_folder("bisect") / "jaxlib-newest", ["jaxlib", "numpy"])
 
 
 def agreed(subject: FindingTarget, *, trust: bool) -> None:
@@ -67,6 +76,8 @@ class Chain:
     cases. A `machine` that `is_open` runs those of the reproducer too. `ledger` names the scripts of known
     faults. `tracker` is chosen by the evidence where it is None, and a corpus gets `most_a_day` drafts.
     `consent` raises `UsageError` for a finding whose script, or user's module, may not be run.
+    `newest_jaxlib` gives the Python that compiles the graph of a crash, where the user has made no
+    environment with one.
     """
 
     machine: Machine
@@ -77,6 +88,7 @@ class Chain:
     most_a_day: int
     consent: Callable[[FindingTarget], None]
     is_open: bool = False
+    newest_jaxlib: Callable[[], Path] = newest_jaxlib
 
     def advance(self, folder: Path) -> Issue:
         """Takes the finding in `folder` through the stages that it still needs.
@@ -84,8 +96,8 @@ class Chain:
         `HaltError` where a stage cannot go on.
         """
         filing = Filing.as_listed_today(read_finding(folder), self.ledger)
-        if filing.refusal:
-            msg = f"no draft: {filing.refusal}"
+        if reason := filing.refusal or quotations.limit_reached(filing.folder, self.most_a_day):
+            msg = f"no draft: {reason}"
             raise HaltError(msg)
         if not filing.script:
             require_possible(filing.case)
@@ -172,10 +184,10 @@ class Chain:
         """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""
         if (self.tracker or filing.tracker) != COMPILER_TRACKER:
             return filing
-        python = made_environments.python(NEWEST_XLA)
-        if python is None:
-            hint = f"`difftest environments make {NEWEST_XLA}` installs one"
-            self.say(f"reproducer: no newer jaxlib is here to compile its graph; {hint}")
+        try:
+            python = made_environments.python(NEWEST_XLA) or self.newest_jaxlib()
+        except InfrastructureError as error:
+            self.say(f"reproducer: the newest jaxlib cannot be installed to compile its graph: {error}")
             return filing
         finding, result = replayed(filing, python, script)
         self.say(f"reproducer: another XLA: {result}")

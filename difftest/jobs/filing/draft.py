@@ -12,7 +12,7 @@ from difftest.jobs.filing import quotations
 from difftest.jobs.filing.execution import python_of
 from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.pass_files import AFTER, BEFORE
-from difftest.jobs.filing.recompilation import COMPILE
+from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
 from difftest.jobs.screen.output import write_text
 from difftest.judge.fingerprint import readable
 from difftest.records import own_scripts, read_limits, reduced_run
@@ -99,7 +99,7 @@ def _collected(backend: str) -> str:
 
 
 def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
-    from reports.draft.draft import Draft, render
+    from reports.draft.draft import Draft, devices, render
     from workers.backends import titles
 
     listed = filing.script is not None and filing.script.text == script
@@ -117,11 +117,14 @@ def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: b
         collected=_collected(filing.finding.divergence.backend),
         artifacts=(files := quotations.artifacts(filing.folder)),
         graph=quotations.graph(filing.folder, files),
-        compile=COMPILE.strip(),
+        graph_name=GRAPH,
+        compile=compile_program(devices(script) or filing.case.world_size),
+        compile_name=PROGRAM,
         before_pass=read_text(filing.folder / ARTIFACTS / BEFORE),
         after_pass=read_text(filing.folder / ARTIFACTS / AFTER),
         called=titles(),
         reason=filing.reason,
+        listed_title=filing.script.title if filing.script else "",
     )
     return render(draft, tracker)
 

@@ -9,11 +9,12 @@ from difftest.findings.faults import SCRIPTS, KnownFault, read_faults
 class KnownScript:
     """A script, and the texts of the exceptions or crashes by which it shows its fault.
 
-    Without such texts it shows the fault by its status, which is 0.
+    Without such texts it shows the fault by its status, which is 0. `title` is the fault's.
     """
 
     text: str
     raises: tuple[str, ...] = ()
+    title: str = ""
 
 
 def known_script(upstream: str) -> KnownScript | None:
@@ -33,7 +34,7 @@ def raises_of(text: str) -> tuple[str, ...]:
 
 def script_of(fault: KnownFault) -> KnownScript:
     """The script of a listed fault."""
-    return KnownScript(text=fault.script.read_text(), raises=fault.raises)
+    return KnownScript(text=fault.script.read_text(), raises=fault.raises, title=fault.title)
 
 
 def script_on_jax(fault: KnownFault) -> KnownScript | None:

@@ -31,7 +31,8 @@ def limit_reached(folder: Path, most: int) -> str | None:
     count = sum(datetime.fromtimestamp(file.stat().st_mtime, UTC).date() == today for file in others)
     if count < most:
         return None
-    return f"{count} findings of this corpus were drafted today, and {most} a day are allowed"
+    drafted = "1 finding of this corpus was" if count == 1 else f"{count} findings of this corpus were"
+    return f"{drafted} drafted today, and {most} a day are allowed"
 
 
 def measurement_of(corpus: Corpus, finding: Finding) -> Measurement | None:

@@ -1,7 +1,7 @@
 """Recompiling the StableHLO that torch_xla crashed on with another XLA, the jaxlib of any Python.
 
 The graph is only compiled, which is enough to show a crash of the compiler; to show wrong numbers the graph's
-inputs would be needed. GSPMD is requested because torch_xla uses it: JAX's own partitioner, Shardy, would
+inputs would be needed. Nothing asks for Shardy, JAX's own partitioner: torch_xla uses GSPMD, and Shardy would
 ignore the graph's shardings and show nothing.
 """
 
@@ -10,31 +10,33 @@ import signal
 import subprocess
 from pathlib import Path
 
-COMPILE = """
-import os, sys
-text, ranks = open(sys.argv[1]).read(), int(sys.argv[2])
-os.environ.update(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={ranks}")
-import jax, jaxlib
-import numpy as np
-from jax._src import compiler
-from jax._src.interpreters import mlir
-from jax._src.lib import xla_client
-from jaxlib.mlir import ir
+from difftest.ground.own_folder import own_folder
 
+GRAPH, PROGRAM = "graph.stablehlo.txt", "compile.py"
+"""The files that a draft for the compiler names: the module, and the program that compiles it."""
+
+COMPILE = """\
+import jaxlib
+import numpy as np
+from jaxlib import xla_client
+
+options = xla_client.CompileOptions()
+build = options.executable_build_options
+build.num_partitions, build.use_spmd_partitioning = {ranks}, True
+devices = np.arange({ranks}, dtype=np.int32).reshape(1, -1)
+build.device_assignment = xla_client.DeviceAssignment.create(devices)
 print("jaxlib", jaxlib.__version__, flush=True)
-devices = jax.devices()
-assignment = np.arange(ranks).reshape(1, ranks)
-options = compiler.get_compile_options(num_replicas=1, num_partitions=ranks, device_assignment=assignment)
-options.executable_build_options.use_spmd_partitioning = True
-options.executable_build_options.use_shardy_partitioner = False
-with mlir.make_ir_context():
-    compiler.backend_compile_and_load(
-        devices[0].client, ir.Module.parse(text), xla_client.DeviceList(tuple(devices)), options, []
-    )
+client = xla_client.make_cpu_client(num_devices={ranks})
+client.compile_and_load(open("{graph}").read(), xla_client.DeviceList(tuple(client.devices())), options)
 print("compiled")
 """
 SECONDS = 300.0
 INCONCLUSIVE = "inconclusive"
+
+
+def compile_program(ranks: int) -> str:
+    """A program that compiles the module in `GRAPH` for `ranks` devices, with jaxlib alone."""
+    return COMPILE.format(ranks=ranks, graph=GRAPH)
 
 
 def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
@@ -47,19 +49,21 @@ def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
     saved = sorted(graphs.glob("graph*.stablehlo.txt"))
     if not saved:
         return f"{INCONCLUSIVE}: no StableHLO was kept"
-    command = [str(python.absolute()), "-c", COMPILE, str(saved[-1].absolute()), str(ranks)]
-    try:  # in a folder that difftest has filled: Python looks for modules in the working directory first
-        done = subprocess.run(  # noqa: S603  the user named this Python
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=SECONDS,
-            cwd=graphs,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{INCONCLUSIVE}: {error}"
+    with own_folder("graphs") as folder:
+        (folder / GRAPH).write_bytes(saved[-1].read_bytes())
+        (folder / PROGRAM).write_text(compile_program(ranks))
+        try:
+            done = subprocess.run(  # noqa: S603  the user named this Python
+                [str(python.absolute()), PROGRAM],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=SECONDS,
+                cwd=folder,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{INCONCLUSIVE}: {error}"
     version = re.search(r"^jaxlib (\S+)", done.stdout, re.MULTILINE)
     compiler = f"jaxlib {version[1]}" if version else "that Python"
     if "compiled" in done.stdout.splitlines():

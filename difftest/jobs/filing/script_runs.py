@@ -20,6 +20,7 @@ from difftest.ground.errors import NoTimeError
 from difftest.ground.inherited import by_scripts
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.campaign.interruption import require_uninterrupted
+from difftest.records.script_ending import HANG_AFTER_SECONDS, Ending
 
 SECONDS = 300.0
 """How long a script may take, imports and the wait for a hang included."""
@@ -36,6 +37,9 @@ REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
 """The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
 
 TRACEBACK = "Traceback (most recent call last)"
+_NO_PYTHON = re.compile(r"^(?:Syntax|Indentation|Tab)Error: ", re.MULTILINE)
+"""How a script ends that this Python cannot read, without a traceback."""
+
 DRIVER = """
 import runpy, sys
 from pathlib import Path
@@ -51,7 +55,7 @@ def saved(*arguments, **options):
     sync(*arguments, **options)
 
 torch_xla.sync = saved
-sys.argv = [script, "run"]
+sys.argv = [script]
 runpy.run_path(script, run_name="__main__")
 """
 """Runs a script on XLA and saves the StableHLO of the first four graphs, each before it is compiled.
@@ -85,10 +89,11 @@ class ScriptRun:
     """A script that was run, and its output.
 
     The output is standard output, followed by standard error where the status was not 0. `shown`: the fault
-    is there, as the script says by the line `REPRODUCED`, by an exception that its file names, or by the
-    status 0 where it has neither. `absent`: the fault is not there, as it says by the line
-    `NOT_REPRODUCED`, or by ending with status 1 by itself. Neither holds when Python ended it because of
-    another exception, or when it ended in any other way: that is inconclusive.
+    is there, as the script says by the line `REPRODUCED`, by the exception, crash or hang that its docstring
+    or its file names, or by the status 0 where it has none of these. `absent`: the fault is not there, as it
+    says by the line `NOT_REPRODUCED`, by ending with status 1 by itself or, where it should fail, with status
+    0. Neither holds when Python ended it because of another exception, or when it ended in any other way:
+    that is inconclusive.
     """
 
     text: str
@@ -108,27 +113,44 @@ def ending_at(end: float) -> Iterator[None]:
 
 
 def run_script(
-    text: str, seconds: float = SECONDS, python: str = sys.executable, raises: Sequence[str] = ()
+    text: str,
+    seconds: float = SECONDS,
+    python: str = sys.executable,
+    raises: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> ScriptRun:
     """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive.
 
-    With `raises`, the fault is there where the script ends by an exception or a crash and says one of these
-    texts, and it is not there where the script ends with status 0.
+    It has `variables` beside those that every script inherits. With `raises`, the fault is there where the
+    script ends by an exception or a crash and says one of these texts, and it is not there where the script
+    ends with status 0.
     """
+    ending = Ending.of(text)
+    if ending and ending.hangs:
+        seconds = min(seconds, HANG_AFTER_SECONDS)
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = execute([python, str(file)], folder, {}, seconds)
+        status, out, log = execute([python, str(file)], folder, variables or {}, seconds)
     if status is None:
-        return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
+        shown = ending is not None and ending.hangs
+        return ScriptRun(text=text, shown=shown, output=f"not finished after {seconds:g} s\n")
+    return concluded(text, status, out, log, raises)
+
+
+def concluded(text: str, status: int, out: str, log: str, raises: Sequence[str] = ()) -> ScriptRun:
+    """What a script that ended with `status` says of its fault; `out` and `log` are what it printed."""
+    ending = Ending.of(text)
     output = out if status == 0 else out + log
     lines = set(out.splitlines())
-    if raises:
+    if ending:
+        shown, absent = ending.matches(status, log), status == 0
+    elif raises:
         shown, absent = status != 0 and any(text in log for text in raises), status == 0
     elif lines & {REPRODUCED, NOT_REPRODUCED}:
         shown, absent = REPRODUCED in lines, REPRODUCED not in lines
     else:
-        shown, absent = status == 0, status == 1 and TRACEBACK not in log
+        shown, absent = status == 0, status == 1 and not (TRACEBACK in log or _NO_PYTHON.search(log))
     return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 

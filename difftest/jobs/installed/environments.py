@@ -13,6 +13,7 @@ from pathlib import Path
 
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
+from difftest.jobs.installed.pythons import find_uv
 
 COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
 """What a package needs besides its own requirements: torch_xla does not require torch, and works with its own
@@ -51,28 +52,45 @@ class Environments:
         return make(folder, self.requirements(version), self.python)
 
 
-def make(folder: Path, requirements: Sequence[str], python: Path = Path(sys.executable)) -> Path:
+def make(
+    folder: Path, requirements: Sequence[str], python: Path = Path(sys.executable), address: str = ""
+) -> Path:
     """The Python of the environment in `folder`, which is made if it does not have these requirements.
 
-    `python` makes it. `InfrastructureError` when that fails.
+    `python` makes it. `address` is that of a further package index, whose releases before the final one
+    count too. `InfrastructureError` when that fails.
     """
     if made_environments.requirements(folder) != tuple(requirements):
         shutil.rmtree(folder, ignore_errors=True)
-        _call([str(python), "-I", "-m", "venv", str(folder)])
-        _call([*_installer(folder), *requirements])
+        _call(_empty(folder, python))
+        _call([*_installer(folder, address), *requirements])
         (folder / made_environments.COMPLETE).write_text("\n".join(requirements))
     return folder / "bin" / "python"
 
 
-def _installer(folder: Path) -> list[str]:
+def _empty(folder: Path, python: Path) -> list[str]:
+    """The command that makes an environment without packages, with uv where `python` is another one.
+
+    A Python of the system's may lack the module for that.
+    """
+    uv = None if python == Path(sys.executable) else find_uv()
+    if uv:
+        return [uv, "venv", "-q", "--python", str(python), str(folder)]
+    return [str(python), "-I", "-m", "venv", str(folder)]
+
+
+def _installer(folder: Path, address: str) -> list[str]:
     """The start of an install command: uv where there is one, else pip.
 
     uv stores packages that several environments have only once. With `-I`, a file `pip.py` in the working
     directory, which may be a corpus from elsewhere, is not the package.
     """
     python = str(folder / "bin" / "python")
-    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    return [uv, "pip", "install", "-q", "-p", python] if uv else [python, "-I", "-m", "pip", "install", "-q"]
+    if uv := find_uv():
+        nightly = ["--prerelease=allow", "--index-strategy=unsafe-best-match", "--extra-index-url", address]
+        return [uv, "pip", "install", "-q", "-p", python, *(nightly if address else [])]
+    nightly = ["--pre", "--extra-index-url", address]
+    return [python, "-I", "-m", "pip", "install", "-q", *(nightly if address else [])]
 
 
 def _call(command: Sequence[str]) -> None:

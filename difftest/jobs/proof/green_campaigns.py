@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from difftest.campaign.campaign import ORACLE, Campaign, Execute
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
@@ -66,9 +68,15 @@ class GreenCampaigns:
         began = time.monotonic()
         with own_folder("green") as folder, opened(folder) as output:
             status, reason = self._status(output, name, spoiled)
-        seconds = time.monotonic() - began
+            said = _is_said(output, status)
         return CampaignEnding(
-            fault=name, about=about, sides=sides, status=status, reason=reason, seconds=seconds
+            fault=name,
+            about=about,
+            sides=sides,
+            status=status,
+            reason=reason,
+            said=said,
+            seconds=time.monotonic() - began,
         )
 
     def _status(self, output: Output, name: str, spoiled: Callable[[str], bool]) -> tuple[int, str]:
@@ -117,3 +125,13 @@ class GreenCampaigns:
             workers=self.cluster.workers,
             twice_every=1,
         )
+
+
+def _is_said(output: Output, status: int) -> bool:
+    """Whether a campaign's page begins with what it ended in, and names its findings."""
+    from reports.formats import html, summary
+
+    page = (output.folder / html.FILENAME).read_text()
+    opening = msgspec.json.decode((output.folder / summary.FILENAME).read_bytes())["opening"]
+    named = all(finding.fingerprint in page for finding in output.corpus.findings())
+    return named and bool(opening) == (status == InfrastructureError.status) and opening in page

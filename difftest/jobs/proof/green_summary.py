@@ -12,7 +12,8 @@ CONTROL = ""
 class CampaignEnding:
     """How a campaign with a vacuous fault ended: the exit status of `difftest run`, and its reason.
 
-    `sides` are those that the fault was planted into. `seconds` is the wall time.
+    `sides` are those that the fault was planted into. `said`: the campaign's page says it too. `seconds` is
+    the wall time.
     """
 
     fault: str
@@ -20,12 +21,13 @@ class CampaignEnding:
     sides: tuple[str, ...]
     status: int
     reason: str
+    said: bool = True
     seconds: float = 0.0
 
     @property
     def right(self) -> bool:
-        """Whether the status is another than 0, or 0 where there is no fault."""
-        return (self.status == 0) == (self.fault == CONTROL)
+        """Whether the status is another than 0, or 0 where there is no fault, and the page says it."""
+        return self.said and (self.status == 0) == (self.fault == CONTROL)
 
 
 def green_summary(endings: Sequence[CampaignEnding]) -> dict[str, Any]:

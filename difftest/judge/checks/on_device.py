@@ -34,6 +34,9 @@ TRAITS = Traits(lacks_capability=True, damage=Damage(words="a tensor on another 
 READING = ("aten::_local_scalar_dense", "aten::nonzero")
 """torch_xla's counters of values that were read for a number, and for the size of a result."""
 
+OFFLOADED = (Stage.BACKWARD, Stage.UPDATE)
+"""The stages whose tensors `fully_shard` keeps on the host where a case offloads parameters."""
+
 MOVES = ("Copy", "TBackward", "View", "AccumulateGrad")
 """In the names of autograd's nodes that compute nothing: the operators beside them come first."""
 
@@ -54,9 +57,11 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
 
 
 def _tensors(run: MeasuredRun, device: str) -> Iterator[Divergence]:
-    """The first tensor that a rank held elsewhere."""
+    """The first tensor that a rank held elsewhere; parameters and gradients may be offloaded to the host."""
+    offloaded = OFFLOADED if run.case.sharded_by.offload else ()
     for (step, stage, name), tensor in run.tensors():
-        if elsewhere := sorted({*tensor.devices} - {device}):
+        places = {device, "cpu"} if stage in offloaded else {device}
+        if elsewhere := sorted({*tensor.devices} - places):
             place = elsewhere[0]
             detail = f"step {step}, {stage}, {name}: is on {place}, expected {device}"
             yield _divergence(run, (step, stage), f"a tensor is on {place} and not on {device}", detail)

@@ -1,7 +1,8 @@
 """Runs scripts in forks of a Python that has imported their slow modules, each with a process of its own.
 
-`python tests/support/warm_python.py torch torch_xla` is that Python: it reads one JSON object a line, the
-script, the file for its output and the seconds that it may take, and answers each with the exit status.
+`python warm_python.py torch torch_xla` is that Python, which need not have difftest: it reads one JSON object
+a line, the script, the file for its output and the seconds that it may take, and answers each with the exit
+status.
 """
 
 import contextlib
@@ -14,9 +15,13 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+
+class EndedError(Exception):
+    """The Python has ended, as where it cannot import a module."""
 
 
 class WarmPython:
@@ -29,24 +34,36 @@ class WarmPython:
     def run(self, script: Path, seconds: int) -> tuple[int, str]:
         """The exit status, negative for a signal, and all that the script printed.
 
-        SIGALRM ends a script that takes longer than `seconds`.
+        SIGALRM ends a script that takes longer than `seconds`. `EndedError` where the process has ended.
         """
         output = self._folder / f"{script.stem}.out"
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        assert self._process.stdin is not None  # noqa: S101  a pipe
+        assert self._process.stdout is not None  # noqa: S101  a pipe
+        output.unlink(missing_ok=True)
         request = {"script": str(script), "output": str(output), "seconds": seconds}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        status = int(self._process.stdout.readline())
-        return status, output.read_text()
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise EndedError from error
+        if not (answer := self._process.stdout.readline()):
+            raise EndedError
+        return int(answer), output.read_text(errors="replace")
 
 
 @contextlib.contextmanager
-def warm_python(modules: Sequence[str], folder: Path) -> Iterator[WarmPython]:
-    """A Python that has imported `modules`, until the context ends."""
-    words, environment = (sys.executable, __file__, *modules), os.environ | {"JAX_PLATFORMS": "cpu"}
+def warm_python(
+    modules: Sequence[str],
+    folder: Path,
+    python: str = sys.executable,
+    variables: Mapping[str, str] = os.environ,
+) -> Iterator[WarmPython]:
+    """A Python, `python`, that has imported `modules`, until the context ends."""
+    words, environment = (python, __file__, *modules), {**variables, "JAX_PLATFORMS": "cpu"}
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+    with subprocess.Popen(  # noqa: S603  this file
+        words, stdin=pipe, stdout=pipe, text=True, env=environment
+    ) as process:
         yield WarmPython(process, folder)
 
 
@@ -63,11 +80,14 @@ def main(modules: Sequence[str]) -> None:
             os.close(answers)
             _become(request["script"], request["output"], request["seconds"])
         _, status = os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what the script started and left behind
         os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
 def _become(script: str, output: str, seconds: int) -> NoReturn:
     """Runs a script as `python script` does, and ends with its exit status."""
+    os.setsid()
     for descriptor, path in ((0, os.devnull), (1, output), (2, output)):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(file, descriptor)

@@ -1,0 +1,6 @@
+"""Words for numbers."""
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, such as `1 case` or `2,000 cases`."""
+    return f"{number:,} {what}{'s' * (number != 1)}"

@@ -1,0 +1,258 @@
+"""A watch over releases: every known fault's script and some cases on each, and what that changed.
+
+One release after another, and for each what is cheap first: scripts of jaxlib and torch, then cases. What was
+tried is in the journal, so that the same command continues. A script that breaks, an environment that cannot
+be made and a case without a verdict are recorded as such, and the rest goes on.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from difftest.campaign.budget import until
+from difftest.campaign.memo import oracle_once
+from difftest.findings.faults import KnownFault, age
+from difftest.findings.flips import JAXLIB, Flip, Tried, flips, listed
+from difftest.ground.clock import utc_now
+from difftest.ground.errors import InfrastructureError, NoTimeError, UsageError
+from difftest.jobs.campaign.cluster import on_cluster
+from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax
+from difftest.jobs.filing.script_runs import SECONDS, ending_at
+from difftest.jobs.watch.case_states import case_state
+from difftest.jobs.watch.journal import Journal
+from difftest.jobs.watch.places import Place, place
+from difftest.jobs.watch.releases import Release
+from difftest.jobs.watch.sample import Sample, of_corpus, of_faults, spread
+from difftest.jobs.watch.script_states import (
+    GSPMD,
+    PARTITIONERS,
+    SHARDY,
+    ScriptState,
+    partitioned,
+    variables_of,
+)
+from difftest.jobs.watch.warm_scripts import WarmScripts, warm_scripts
+from difftest.records.corpus import CORPUS, Corpus
+from difftest.records.finding import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What is watched, and how long: until `end` (monotonic).
+
+    `sample` is the number of cases for each release, from `corpus` or, without one, from the known faults.
+    `address` is that of a further package index. A script may take `script_seconds`. `say` prints a line.
+    """
+
+    folder: Path
+    releases: tuple[Release, ...]
+    faults: Sequence[KnownFault]
+    sample: int = 0
+    corpus: Path | None = None
+    address: str = ""
+    end: float = float("inf")
+    workers: int | None = None
+    script_seconds: float = SECONDS
+    say: Callable[[str], None] = print
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """What a watch has shown so far: `problems` are releases that could not be looked at, with the reason.
+
+    `left`: the time was over before everything was tried.
+    """
+
+    flips: tuple[Flip, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    problems: dict[str, str] = field(default_factory=dict)
+    left: bool = False
+
+
+def watch(request: Watch) -> Watched:
+    """Runs what was not tried yet. The files of reports are not written here."""
+    journal, watched = Journal(request.folder), Watched()
+    try:
+        with ending_at(request.end):
+            for release in sorted(request.releases, key=lambda one: (one.package, age(one.version))):
+                _one(request, journal, watched, release, tuple(_scripts(request.faults, release)))
+            for release in _known_before(request):
+                _one(request, journal, watched, release, ())
+    except NoTimeError:
+        watched.left = True
+    watched.tried = (*_before(request, journal), *journal.tried)
+    watched.flips = flips(watched.tried)
+    return watched
+
+
+def _known_before(request: Watch) -> Iterator[Release]:
+    """The newest release of each package that the list knows before those that are watched.
+
+    What scripts say of it is in the list; cases run on it, so that there is something to compare with.
+    """
+    for package in sorted({release.package for release in request.releases} if request.sample else ()):
+        first = min(age(release.version) for release in request.releases if release.package == package)
+        there = {age(one.release): one.release for one in listed(request.faults) if one.package == package}
+        newest = max((key for key in there if key < first), default=None)
+        if newest is not None:
+            yield Release(package=package, version=there[newest])
+
+
+def _one(
+    request: Watch, journal: Journal, watched: Watched, release: Release, every: Sequence["_Script"]
+) -> None:
+    """The scripts `every` and the cases of one release."""
+    scripts = [one for one in every if _key(one.tried) not in journal]
+    cases = [one for one in _cases(request, release) if _key(_of_case(release, one)) not in journal]
+    if not (scripts or cases):
+        return
+    try:
+        where = place(release, request.say, request.address)
+        request.say(f"{release}: {len(scripts)} scripts and {len(cases)} cases, with {where.python}")
+        _run_scripts(request, journal, release, where, scripts)
+        if cases:
+            _run_cases(request, journal, release, where, cases)
+    except NoTimeError:
+        raise
+    except (InfrastructureError, UsageError) as error:
+        watched.problems[str(release)] = str(error)
+        request.say(f"{release}: {error}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Script:
+    """A script of a fault to run; `tried` lacks what it will say."""
+
+    fault: KnownFault
+    script: KnownScript
+    tried: Tried
+
+
+def _key(tried: Tried) -> tuple[str, str, str, str, str, str]:
+    return (*tried.subject, tried.release)
+
+
+def _scripts(faults: Sequence[KnownFault], release: Release) -> Iterator[_Script]:
+    for fault in faults:
+        if release.package == JAXLIB and (script := script_on_jax(fault)):
+            partitioners = (SHARDY, GSPMD) if partitioned(script) else ("",)
+        elif fault.needs == release.package and fault.script.is_file():
+            script, partitioners = script_of(fault), ("",)
+        else:
+            continue
+        for partitioner in partitioners:
+            tried = Tried(
+                package=release.package,
+                release=release.version,
+                kind="script",
+                name=fault.name,
+                state="unclear",
+                partitioner=partitioner,
+            )
+            yield _Script(fault=fault, script=script, tried=tried)
+
+
+def _run_scripts(
+    request: Watch, journal: Journal, release: Release, where: Place, scripts: Sequence[_Script]
+) -> None:
+    """Runs scripts, those with the same variables in forks of the same Python."""
+    expected = _expected(request, journal, release)
+    for partitioner in dict.fromkeys(one.tried.partitioner for one in scripts):
+        own = [one for one in scripts if one.tried.partitioner == partitioner]
+        variables = {**variables_of(own[0].fault, where.python), **PARTITIONERS[partitioner]}
+        with warm_scripts(where.python, variables, request.script_seconds) as warm:
+            for one in own:
+                _require_time(request.end)
+                result = _said(warm, one, expected.get(one.tried.subject))
+                if result is None:
+                    continue
+                tried = _as_of_now(one.tried, result.state, result.note)
+                journal.add(tried)
+                request.say(f"  {tried.state:<8} {tried.name} {tried.partitioner}".rstrip())
+
+
+def _said(warm: WarmScripts, one: _Script, expected: State | None) -> ScriptState | None:
+    """What a script says; whatever breaks while it runs leaves it unclear."""
+    try:
+        return warm.state(one.script, expected)
+    except NoTimeError:
+        raise
+    except (InfrastructureError, OSError, ValueError) as error:
+        return ScriptState(state="unclear", note=f"{type(error).__name__}: {error}")
+
+
+def _expected(request: Watch, journal: Journal, release: Release) -> Mapping[tuple[str, ...], State]:
+    """What each script says unless the release changed it: what the one before it said.
+
+    Of the first release it is what the list has. So whatever changed is shown by a script that ran alone.
+    """
+    every = [one for one in (*listed(request.faults), *journal.tried) if one.package == release.package]
+    earlier = [one for one in every if age(one.release) < age(release.version)]
+    known = sorted(earlier or every, key=lambda one: age(one.release))
+    return {one.subject: one.state for one in known}
+
+
+def _cases(request: Watch, release: Release) -> tuple[Sample, ...]:
+    if release.package == JAXLIB or not request.sample:
+        return ()
+    if request.corpus:
+        return spread(of_corpus(Corpus(request.corpus), release.package), request.sample)
+    return spread(of_faults(request.faults, release.package), request.sample)
+
+
+def _of_case(release: Release, sample: Sample) -> Tried:
+    case, backend = sample
+    return Tried(
+        package=release.package,
+        release=release.version,
+        kind="case",
+        name=case.id,
+        state="unclear",
+        backend=backend,
+    )
+
+
+def _run_cases(
+    request: Watch, journal: Journal, release: Release, where: Place, cases: Sequence[Sample]
+) -> None:
+    """Runs cases on backends in the environment of a release, each beside the oracle of this one."""
+    from workers.backends import candidates
+
+    names = {
+        backend: f"{backend}@{where.environment}" if where.environment else backend for _, backend in cases
+    }
+    with on_cluster(candidates(tuple(names.values())), workers=request.workers) as cluster:
+        cluster.cut_at(request.end)
+        campaign = oracle_once(until(cluster.campaign("watch", Corpus(request.folder / CORPUS)), request.end))
+        for case, backend in cases:
+            result = case_state(campaign, case, names[backend])
+            empty = _of_case(release, (case, backend))
+            tried = _as_of_now(empty, result.state, result.note, result.shown)
+            journal.add(tried)
+            request.say(f"  {tried.state:<8} case {tried.name} on {backend} {tried.shown}".rstrip())
+
+
+def _as_of_now(tried: Tried, state: State, note: str, shown: str = "") -> Tried:
+    when = utc_now().isoformat(timespec="seconds")
+    return msgspec.structs.replace(tried, state=state, note=note, shown=shown, when=when)
+
+
+def _before(request: Watch, journal: Journal) -> Iterator[Tried]:
+    """What the list says of the newest release before the first that was tried, of each package."""
+    every = tuple(listed(request.faults))
+    there = {(one.package, one.release) for one in journal.tried if one.kind == "script"}
+    for package in {package for package, _ in there}:
+        first = min((age(release) for name, release in there if name == package), default=())
+        earlier = {age(one.release): one.release for one in every if one.package == package}
+        newest = max((key for key in earlier if key < first), default=None)
+        if newest is not None:
+            yield from (one for one in every if (one.package, one.release) == (package, earlier[newest]))
+
+
+def _require_time(end: float) -> None:
+    if time.monotonic() > end:
+        msg = "the time is over"
+        raise NoTimeError(msg)

@@ -1,0 +1,53 @@
+"""An average pool divides by another number of elements than by its `divisor_override`.
+
+torch_xla scales an average over the elements that are there, from as many as the kernel has. Or the divisor
+is that of an earlier call.
+"""
+
+import math
+
+import numpy as np
+
+from difftest.cases.layers.module import Module
+from difftest.cases.layers.operator import Items
+from difftest.judge.measured import Floats, Key, MeasuredRun
+from difftest.judge.predictions import _calls
+from difftest.judge.stage import Stage
+
+POOL = "nn.functional.avg_pool"
+
+CLOSE = 1e-3
+"""How far a number of elements may be from a whole one, relatively; half types round by more."""
+
+
+def predicts(run: MeasuredRun, at: Key) -> bool:
+    """Whether each element is the right sum divided by another number of elements, or by another divisor."""
+    call = _calls.call_at(run, at)
+    divisor = call.option("divisor_override") if call else None
+    if at[1] is not Stage.FORWARD or not call or not call.function.startswith(POOL):
+        return False
+    if not isinstance(divisor, int) or not divisor:
+        return False
+    truth, floors, value = _calls.compared(run, at)
+    decided = np.isfinite(floors)
+    counts = decided & (value != 0.0) & (truth != 0.0)
+    if not counts.any() or (decided & ((value != 0.0) != (truth != 0.0))).any():
+        return False
+    close = max(CLOSE, _calls.RELATIVE * _calls.roundoff(run))
+    return any(_are_counts(of * truth[counts] / value[counts], close) for of in (divisor, _kernel(call)))
+
+
+def _are_counts(numbers: Floats, close: float) -> bool:
+    """Whether all are numbers of elements."""
+    whole = np.round(numbers)
+    return bool(((whole >= 1.0) & (np.abs(numbers - whole) <= close * whole)).all())
+
+
+def _kernel(call: "_calls.Call") -> int:
+    """How many elements the kernel of a pool has."""
+    made = call.layer.made.arguments if isinstance(call.layer, Module) else ()
+    sizes = (call.option("kernel_size"), *call.layer.arguments, *made)
+    size = next((one for one in sizes if isinstance(one, int | Items)), 1)
+    dims = int(call.function.removeprefix(POOL).removesuffix("d"))
+    whole = [one for one in size.items if isinstance(one, int)] if isinstance(size, Items) else [size] * dims
+    return math.prod(whole)

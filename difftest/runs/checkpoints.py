@@ -1,0 +1,462 @@
+"""Compares two checkpoints tensor by tensor, against the rounding noise of one step.
+
+The noise is measured where a checkpoint of a repetition with rounding-size noise is given. Without it there
+is a bound: what rounding may do in one step. Whatever reads checkpoints gives them as `Checkpoint`.
+"""
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from difftest.ground.errors import UsageError
+from difftest.judge.noise import THRESHOLD
+from difftest.runs import layout
+from difftest.runs.align import LEAST_SHARED, path_of, renamed
+from difftest.runs.comparison import DIFFER, EQUAL, STATUSES, UNDECIDED, Setting
+from difftest.runs.distances import EPSILON, LEAST_SCALE, SHARE_OF_UPDATE, UNITS
+
+BLOCK = 1 << 22
+"""The elements that are compared at a time, in float64."""
+
+MOST_PREFIX = 2
+"""How many parts of names, such as `state.model.`, may be what a checkpoint wraps its model in."""
+
+OPTIMIZER = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum", "max_exp_avg_sq")
+"""What optimizers call the state of a parameter, which is as noisy as gradients."""
+
+ADAM = "exp_avg_sq"
+
+Array = npt.NDArray[Any]
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor's shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Checkpoint(Protocol):
+    """What is read of a checkpoint: its tensors by name, put together from their shards, and other values.
+
+    `torn` are the tensors whose copies on the ranks differ, `unread` what was not read, with the reason.
+    """
+
+    name: str
+    tensors: Mapping[str, About]
+    values: Mapping[str, str]
+    torn: Sequence[str]
+    unread: Mapping[str, str]
+
+    def array(self, name: str) -> Array:
+        """A tensor as numpy's; of a dtype that numpy lacks, as float32."""
+
+
+class Off(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor that is wrong. `greatest` is the greatest difference of an element, which is at `at`."""
+
+    name: str
+    difference: float
+    norm: float
+    noise: float
+    ratio: float
+    elements: int
+    of: int
+    greatest: float
+    at: tuple[int, ...]
+
+
+class CheckpointComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on two checkpoints, and why.
+
+    `wrong` are the tensors that are off, the farthest first. `missing` are those that one checkpoint has
+    alone, `shapes` those of two shapes, `torn` those whose copies differ between the ranks of one checkpoint.
+    `beside` counts what only one has beside the model. `same` of the `compared` tensors are bit-equal.
+    """
+
+    verdict: str
+    names: tuple[str, str]
+    settings: tuple[Setting, ...]
+    wrong: tuple[Off, ...]
+    missing: tuple[tuple[str, ...], tuple[str, ...]]
+    shapes: tuple[Setting, ...]
+    torn: tuple[tuple[str, ...], tuple[str, ...]]
+    beside: tuple[int, int]
+    compared: int
+    same: int
+    measured: bool
+    greatest: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that compared."""
+        return STATUSES[self.verdict]
+
+    def described(self) -> dict[str, Any]:
+        """The JSON object of `difftest checkpoints --json`. What is not finite is null, which JSON has."""
+        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return fields
+
+
+def compare_checkpoints(
+    first: Checkpoint,
+    second: Checkpoint,
+    *,
+    noise: Sequence[Checkpoint] = (),
+    names: Mapping[str, str] | None = None,
+) -> CheckpointComparison:
+    """Compares two checkpoints. `noise` are those of repetitions with `difftest.record(..., perturb=1)`.
+
+    `names` gives the second's names by the first's, as in `difftest.compare`.
+    """
+    names = names or {}
+    unknown = [old for old in names if not any(_within(one, old) for one in map(path_of, first.tensors))]
+    if unknown:
+        msg = f"the map names {unknown[0]!r}, which is in no tensor's name of {first.name}"
+        raise UsageError(msg)
+    pair = _Pair(first, second, [_Aligned(first, one, {}) for one in noise], _Aligned(first, second, names))
+    return pair.result()
+
+
+def _within(name: str, old: str) -> bool:
+    """Whether an entry of a map replaces a name, or a parent of it."""
+    parts = name.split(".")
+    return any(renamed(".".join(parts[:end]), {old: "\n"}) == "\n" for end in range(1, len(parts) + 1))
+
+
+class _Aligned:
+    """Which tensor of a second checkpoint is which of the first: by name, without what wraps the model.
+
+    `beside` has, of each, what only it has beside the model: another part of what it saves, or the
+    optimizer's state where the other has none.
+    """
+
+    def __init__(self, first: Checkpoint, second: Checkpoint, names: Mapping[str, str]) -> None:
+        self.second = second
+        states = _states(first.tensors), _states(second.tensors)
+        mine, other = (
+            _cleaned([name for name in one.tensors if name not in {*state.values()}])
+            for one, state in zip((first, second), states, strict=True)
+        )
+        mine = {renamed(name, names): raw for name, raw in mine.items()}
+        self.prefixes = _prefixes({*mine}, {*other})
+        mine, other = _without(mine, self.prefixes[0]), _without(other, self.prefixes[1])
+        both = all(states)
+        if both:
+            mine, other = {**mine, **states[0]}, {**other, **states[1]}
+        self.pairs = {raw: other[name] for name, raw in mine.items() if name in other}
+        alone = (
+            [raw for name, raw in mine.items() if name not in other],
+            [raw for name, raw in other.items() if name not in mine],
+        )
+        self.missing = [[raw for raw in each if not self._beside(raw, at)] for at, each in enumerate(alone)]
+        rest = [0, 0] if both else [len(each) for each in states]
+        self.beside = tuple(
+            len(each) - len(own) + more for each, own, more in zip(alone, self.missing, rest, strict=True)
+        )
+
+    def _beside(self, raw: str, which: int) -> bool:
+        """Whether a tensor lies beside the model in a checkpoint that wraps it, where the other does not."""
+        return self.prefixes[0] != self.prefixes[1] and not f"{path_of(raw)}.".startswith(
+            self.prefixes[which] or "\n"
+        )
+
+
+_STATE = re.compile(rf"(?P<head>.*\bstate\.)(?P<key>.+)\.(?P<kind>{'|'.join((*OPTIMIZER, 'step'))})")
+"""The name of an optimizer's tensor; `key` is a number or the parameter's name."""
+
+
+def _states(tensors: Mapping[str, About]) -> dict[str, str]:
+    """The optimizer's tensors by parameter, whichever way the optimizer counts or names these.
+
+    Those of several optimizers keep their names.
+    """
+    matches = {name: match for name in tensors if (match := _STATE.fullmatch(name))}
+    keyed = {name: match["key"] for name, match in matches.items()}
+    numbers = sorted({int(key) for key in keyed.values() if key.isdecimal()})
+    shapes = {
+        int(key): tensors[name].shape
+        for name, key in keyed.items()
+        if key.isdecimal() and tensors[name].shape
+    }
+    by_number, left = {}, iter([name for name in tensors if name not in keyed])
+    for number in numbers:  # parameters are counted in the order of the model, which has buffers too
+        by_number[str(number)] = next((one for one in left if tensors[one].shape == shapes.get(number)), "")
+    if all(by_number.values()):
+        keyed = {name: by_number.get(key, key) for name, key in keyed.items()}
+    cut = len(_common({path_of(key) for key in keyed.values()}))
+    states = {f"{path_of(key)[cut:]} {matches[name]['kind']}": name for name, key in keyed.items()}
+    alone = len({match["head"] for match in matches.values()}) < 2  # noqa: PLR2004
+    return states if alone and len(states) == len(keyed) else {name: name for name in keyed}
+
+
+def _common(names: set[str]) -> str:
+    """What all names begin with, whole parts of them."""
+    parents = [name.split(".")[:-1] for name in names]
+    head = ""
+    for parts in zip(*parents, strict=False):
+        if len(parents) < 2 or len({*parts}) > 1:  # noqa: PLR2004  one name has nothing in common
+            break
+        head += f"{parts[0]}."
+    return head
+
+
+def _cleaned(names: Sequence[str]) -> dict[str, str]:
+    """The names without what wrappers add, as far as they stay distinct, with the names in the file."""
+    cleaned: dict[str, str] = {}
+    for name in names:
+        cleaned[name if (short := path_of(name)) in cleaned else short] = name
+    return cleaned
+
+
+def _without(names: Mapping[str, str], prefix: str) -> dict[str, str]:
+    inside = {name.removeprefix(prefix): raw for name, raw in names.items() if name.startswith(prefix)}
+    return inside | {name: raw for name, raw in names.items() if not name.startswith(prefix)}
+
+
+def _prefixes(mine: set[str], other: set[str]) -> tuple[str, str]:
+    """What each checkpoint wraps its model in: the shortest that make the most names equal."""
+    least = min(len(mine), len(other))
+    if len(mine & other) >= LEAST_SHARED * least:
+        return "", ""
+
+    def begins(names: set[str]) -> list[str]:
+        """What at least half of the names of a model begin with."""
+        heads = Counter(
+            ".".join(parts[:end]) + "."
+            for parts in (name.split(".") for name in names)
+            for end in range(1, min(len(parts), MOST_PREFIX + 1))
+        )
+        return ["", *(head for head, count in heads.items() if count >= LEAST_SHARED * least)]
+
+    def shared(one: str, two: str) -> int:
+        inside = {name.removeprefix(one) for name in mine if name.startswith(one)}
+        return len(inside & {name.removeprefix(two) for name in other if name.startswith(two)})
+
+    heads = itertools.product(begins(mine), begins(other))
+    return max(heads, key=lambda pair: (shared(*pair), -len("".join(pair))))
+
+
+@dataclass
+class _Pair:
+    """Two checkpoints that are compared."""
+
+    first: Checkpoint
+    second: Checkpoint
+    noise: Sequence[_Aligned]
+    aligned: _Aligned
+    _wrong: list[Off] = field(default_factory=list)
+    _greatest: float = 0.0
+
+    def result(self) -> CheckpointComparison:
+        """The comparison."""
+        shapes, far = [], {}
+        for mine, other in self.aligned.pairs.items():
+            shape = self.first.tensors[mine].shape, self.second.tensors[other].shape
+            if shape[0] == shape[1]:
+                far[mine] = _far(self.first.array(mine), self.second.array(other))
+            else:
+                shapes.append(Setting(name=mine, first=str(shape[0]), second=str(shape[1])))
+        rate, typical = self._rate(), _typical(far)
+        for mine, one in far.items():
+            self._judge(mine, self.aligned.pairs[mine], one, rate, typical[_kind(mine)])
+        self._wrong.sort(key=lambda off: -off.ratio)
+        missing, notes = self._alone()
+        torn = (tuple(self.first.torn), tuple(self.second.torn))
+        wrong = self._wrong or shapes or any(missing) or any(torn)
+        return CheckpointComparison(
+            verdict=UNDECIDED if not self.aligned.pairs else DIFFER if wrong else EQUAL,
+            names=(self.first.name, self.second.name),
+            settings=tuple(self._settings()),
+            wrong=tuple(self._wrong),
+            missing=missing,
+            shapes=tuple(shapes),
+            torn=torn,
+            beside=(self.aligned.beside[0], self.aligned.beside[1]),
+            compared=len(far),
+            same=sum(not one.elements for one in far.values()),
+            measured=bool(self.noise),
+            greatest=min(self._greatest, 1e30),
+            notes=tuple(notes),
+        )
+
+    def _judge(self, mine: str, other: str, far: "_Far", rate: float, typical: float) -> None:
+        """Decides whether rounding explains how far a tensor is off."""
+        noise, allowed = self._allowed(mine, other, far, rate, typical)
+        if far.difference <= allowed:
+            self._greatest = max(self._greatest, far.difference / noise if noise else 0.0)
+            return
+        shape = self.first.tensors[mine].shape
+        self._wrong.append(
+            Off(
+                name=mine,
+                difference=far.difference,
+                norm=far.norm,
+                noise=noise,
+                ratio=far.difference / noise if noise else math.inf,
+                elements=far.elements,
+                of=math.prod(shape),
+                greatest=far.greatest,
+                at=tuple(int(index) for index in np.unravel_index(far.at, shape)),
+            )
+        )
+
+    def _allowed(
+        self, mine: str, other: str, far: "_Far", rate: float, typical: float
+    ) -> tuple[float, float]:
+        """The noise of a tensor, and the greatest difference that is called rounding."""
+        about = self.first.tensors[mine]
+        unit = max(EPSILON.get(one.dtype, 0.0) for one in (about, self.second.tensors[other]))
+        if not unit:  # whole numbers
+            return 0.0, 0.0
+        squares = []
+        for one in self.noise:
+            name = one.pairs.get(mine)
+            if name and one.second.tensors[name].shape == about.shape:
+                again = one.second.array(name)
+                arrays = self.first.array(mine), self.second.array(other)
+                squares.append(min(_far(array, again).difference for array in arrays) ** 2)
+        if squares:
+            noise = max(math.sqrt(float(np.mean(squares))), unit * far.norm)
+            return noise, THRESHOLD * noise
+        state = _kind(mine) in OPTIMIZER
+        bound = UNITS[layout.GRADIENT if state else layout.UPDATED] * unit
+        bound *= max(far.norm, LEAST_SCALE * typical)
+        if not state:
+            bound += SHARE_OF_UPDATE * rate * math.sqrt(math.prod(about.shape))
+        return bound, bound
+
+    def _rate(self) -> float:
+        """The learning rate, which is about how far a step of Adam's moves an element; else 0."""
+        rates = [0.0]
+        for one in (self.first, self.second):
+            if any(_kind(name) == ADAM for name in one.tensors):
+                given = [text for name, text in one.values.items() if _kind(name) == "lr"]
+                rates += [float(text) for text in given if _is_number(text)]
+        return max(rates)
+
+    def _alone(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], list[str]]:
+        """What one checkpoint has alone, but for tied copies of what both have."""
+        names, notes = [], []
+        paired = [*self.aligned.pairs], [*self.aligned.pairs.values()]
+        both = (self.first, self.second)
+        for one, alone, others in zip(both, self.aligned.missing, paired, strict=True):
+            tied = {name: twin for name in alone if (twin := _twin(one, name, others))}
+            notes += [
+                f"{name} of {one.name} equals its {twin}, as tied weights do." for name, twin in tied.items()
+            ]
+            names.append(tuple(name for name in alone if name not in tied))
+            notes += [f"{name} of {one.name} was not read: {why}" for name, why in one.unread.items()]
+        wraps = [
+            f"{head[:-1]!r} in {one.name}"
+            for head, one in zip(self.aligned.prefixes, both, strict=True)
+            if head
+        ]
+        notes[:0] = [f"The model is called {' and '.join(wraps)}."] if wraps else []
+        return (names[0], names[1]), notes
+
+    def _settings(self) -> list[Setting]:
+        """What differs besides the tensors' numbers: dtypes, and values that are no tensors."""
+        kinds: dict[tuple[str, str], int] = {}
+        for mine, other in self.aligned.pairs.items():
+            pair = self.first.tensors[mine].dtype, self.second.tensors[other].dtype
+            kinds[pair] = kinds.get(pair, 0) + (pair[0] != pair[1])
+        settings = [
+            Setting(name=f"dtype of {count} tensors", first=one, second=two)
+            for (one, two), count in kinds.items()
+            if count
+        ]
+        values = self.second.values
+        return settings + [
+            Setting(name=name, first=value, second=values[name])
+            for name, value in self.first.values.items()
+            if values.get(name, value) != value
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Far:
+    """How far two arrays are apart: Euclidean norms, the elements that differ, and the farthest of them."""
+
+    difference: float
+    norm: float
+    elements: int
+    greatest: float
+    at: int
+
+
+def _far(one: Array, two: Array) -> _Far:
+    """Compares in blocks. The same values that are not finite are equal; others are infinitely far apart."""
+    squares, norms, elements, greatest, at = 0.0, [0.0, 0.0], 0, 0.0, 0
+    flat = one.reshape(-1), two.reshape(-1)
+    for begin in range(0, one.size, BLOCK):
+        blocks = [_wide(array[begin : begin + BLOCK]) for array in flat]
+        with np.errstate(invalid="ignore", over="ignore"):
+            same = (blocks[0] == blocks[1]) | (np.isnan(blocks[0]) & np.isnan(blocks[1]))
+            apart = np.where(same, 0.0, np.abs(blocks[0] - blocks[1]))
+        apart = np.where(np.isnan(apart), math.inf, apart)
+        squares += float((apart**2).sum())
+        norms = [
+            norm + float((np.abs(np.where(np.isfinite(block), block, 0.0)) ** 2).sum())
+            for norm, block in zip(norms, blocks, strict=True)
+        ]
+        elements += int((~same).sum())
+        worst = int(apart.argmax())
+        if apart[worst] > greatest:
+            greatest, at = float(apart[worst]), begin + worst
+    return _Far(
+        difference=math.sqrt(squares),
+        norm=math.sqrt(max(norms)),
+        elements=elements,
+        greatest=greatest,
+        at=at,
+    )
+
+
+def _wide(block: Array) -> Array:
+    """Numbers in float64 or complex128; whole ones are exact up to 2**53."""
+    return block.astype(np.complex128 if block.dtype.kind == "c" else np.float64)
+
+
+def _twin(checkpoint: Checkpoint, name: str, others: Sequence[str]) -> str:
+    """The matrix of the checkpoint with the same bits, such as that to which a head is tied; else empty.
+
+    Vectors and constants are equal by chance.
+    """
+    about = checkpoint.tensors[name]
+    alike = [one for one in others if checkpoint.tensors[one] == about]
+    if not alike or len(about.shape) < 2:  # noqa: PLR2004
+        return ""
+    own = checkpoint.array(name)
+    if not own.size or (own == own.flat[0]).all():
+        return ""
+    return next((one for one in alike if checkpoint.array(one).tobytes() == own.tobytes()), "")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _kind(name: str) -> str:
+    """What a tensor is: the last part of its name, such as `weight` or `exp_avg`."""
+    return name.rpartition(".")[2]
+
+
+def _typical(far: Mapping[str, _Far]) -> dict[str, float]:
+    """The root mean square of the norms of each kind."""
+    squares: dict[str, list[float]] = {}
+    for name, one in far.items():
+        squares.setdefault(_kind(name), []).append(one.norm**2)
+    return {kind: math.sqrt(float(np.mean(each))) for kind, each in squares.items()}

@@ -1,0 +1,1 @@
+"""What releases changed, for people and programs: JSON, SARIF, a feed and a page."""

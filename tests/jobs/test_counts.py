@@ -1,0 +1,91 @@
+"""One definition of run, case, new and known: terminal, JSON, page, summary and table agree on the counts."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from machines import FIRST_NIGHT, FakeCluster, nightly_run
+from sample_findings import ParsedPage
+
+from difftest import cli
+from difftest.commands import nightly
+from difftest.commands import run as run_command
+from difftest.jobs.campaign import generated_cases
+from difftest.jobs.campaign import run as campaign_job
+from difftest.records.corpus import Corpus
+
+CASES = 4
+LEDGER = """
+[[known]]
+fingerprint = "spmd-*"
+reason = "sharded matmuls are wrong"
+upstream = "https://github.com/pytorch/xla/issues/1"
+expires = 2099-01-01
+"""
+SAID = re.compile(
+    r"(?P<cases>[\d,]+) cases?(?: and (?P<programs>[\d,]+) programs?)?, (?P<runs>[\d,]+) runs? in "
+)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster()
+    for module in (nightly, run_command, campaign_job):
+        if hasattr(module, "campaign_on_cluster"):
+            monkeypatch.setattr(module, "campaign_on_cluster", made.campaign)
+    monkeypatch.setattr(generated_cases, "generated_cases", made.cases)
+    return made
+
+
+def difftest(*words: object) -> Result:
+    return CliRunner().invoke(cli.difftest, [str(word) for word in words], standalone_mode=False)
+
+
+def hold(out: Path, terminal: str, printed: dict[str, Any]) -> None:
+    """The counts of what was printed and of all that was written into the folder are alike."""
+    summary = json.loads((out / "summary.json").read_text())
+    runs = pd.read_parquet(out / "table.parquet").drop_duplicates("run")
+    page = ParsedPage((out / "report.html").read_text()).text
+    said = SAID.search(terminal)
+    assert said
+    assert int(said["runs"]) == summary["runs"] == len(runs)
+    assert int(said["cases"]) + int(said["programs"] or 0) == summary["cases"] == runs["case"].nunique()
+    assert re.search(rf"\b{len(runs)}\s*runs\b", page)
+    findings = {finding.fingerprint for finding in Corpus(out / "corpus").findings()}
+    new = {finding["fingerprint"] for finding in summary["findings"] if finding["new"]}
+    assert set(printed["new"]) == new
+    assert set(printed["new"]) | set(printed["known"]) == findings
+    known = {finding["fingerprint"] for finding in summary["findings"] if finding["upstream"]}
+    assert known <= set(printed["known"])
+    assert ("need" in terminal) == bool(findings), "there is nothing to say about none"
+    nobody = "No findings need you."
+    assert (nobody in page) == (findings == known)
+    assert not findings or (nobody in terminal) == (findings == known)
+    assert summary["headline"] in page
+    words = (f"{len(new)} new" if new else "", f"{len(known)} known" if known else "")
+    assert all(word in summary["verdict"] for word in words)
+
+
+@pytest.mark.parametrize("kind", ["right", "unknown", "known"])
+def test_the_counts_of_a_campaign_agree(cluster: FakeCluster, tmp_path: Path, kind: str) -> None:
+    if kind == "right":
+        cluster.machine.wrong = {}
+    words: list[object] = []
+    if kind == "known":
+        (tmp_path / "ledger.toml").write_text(LEDGER)
+        words = ["--known", tmp_path / "ledger.toml"]
+    first = difftest("run", "--cases", CASES, "--out", tmp_path / "out", *words)
+    again = difftest("run", "--cases", CASES, "--out", tmp_path / "json", "--json", *words)
+    assert first.exception is None, first.output
+    hold(tmp_path / "out", first.stdout, json.loads(again.stdout))
+
+
+def test_the_counts_of_a_night_agree(cluster: FakeCluster, tmp_path: Path) -> None:
+    del cluster
+    terminal = nightly_run(tmp_path / "out", date=FIRST_NIGHT).stdout
+    printed = json.loads(nightly_run(tmp_path / "json", "--json", date=FIRST_NIGHT).stdout)
+    hold(tmp_path / "out", terminal, printed)

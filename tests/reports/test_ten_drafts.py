@@ -1,0 +1,276 @@
+"""Ten drafts of different kinds: how long they are, and every command in them run as it is printed."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sample_findings import a_measurement, finding_of
+from sample_programs import a_program, an_operator
+from samples import DEEP, a_case
+from test_reproducer_blocks import cases as block_cases
+from test_reproducer_blocks import gradient
+from test_reproducer_features import UPDATED as OF_FEATURE
+from test_reproducer_features import featured
+
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers.operator import Operand
+from difftest.cases.layout import Shard
+from difftest.cases.options import Feature
+from difftest.findings.faults import KnownFault, read_faults
+from difftest.ground import made_environments
+from difftest.jobs.filing.block_sources import block_texts
+from difftest.jobs.filing.known_script import KnownScript, script_of
+from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
+from difftest.jobs.filing.script_runs import keep_graphs, run_script
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+from difftest.records.finding import Finding
+from difftest.records.reduced_run import ReducedRun
+from reports.draft.draft import MOST_FIRST, MOST_LINES, Draft, devices, first_lines, render
+from reports.draft.releases import releases_of
+from reports.reproducer.fault import Fault
+from reports.reproducer.reproducer import render as script
+
+CALLED = {"xla_spmd": "XLA SPMD", "torch_dtensor": "DTensor", "torch_ddp": "DDP"}
+UNEVEN = a_case(training=Training(loss="cross_entropy"), fed=Data(batch=3))
+CLIPPED = a_case(DEEP, training=Training(clip_norm=0.25))
+MEAN = a_program(
+    an_operator("mean", operands={"input": Operand(shape=(5, 3))}), sharded={"0.input": (Shard(0),)}
+)
+FEATURED = featured(Feature(name="amsgrad"), optimizer="adam")
+UPDATE = Fault(kind="numbers", stage=Stage.UPDATE, step=0, tensor="0.weight", tolerance=1e-4)
+RESULT = Fault(kind="numbers", stage=Stage.FORWARD, step=0, tensor="0.output", tolerance=1e-4)
+ABORT = Fault(
+    kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle="ShapeUtil::IsScalarWithElementType"
+)
+REFUSED = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="isFunctional")
+CHECK = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: ShapeUtil::IsScalar(x)"
+MODULE = "module @IrToHlo.90 {\n" + "  %0 = stablehlo.add %a, %b : tensor<4xf32>\n" * 50 + "}\n"
+COLLECTED = (
+    "PyTorch version: 2.9.0\nOS: Debian\n\nCPU:\nArchitecture: x86_64\nFlags: fpu vme\n[pip3] torch==2.9.0\n"
+)
+TRACE = "Traceback (most recent call last):\n" + '  File "x.py", line 1, in f\n    f()\n' * 40
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is drafted: a case of a backend with its script, or the script of a listed fault."""
+
+    backend: str
+    tracker: str
+    text: Callable[[], str]
+    case: Case
+    symptom: Symptom = Symptom.MISMATCH
+    detail: str = "step 0, forward, 0.output: has dtype float64, expected float32"
+    listed: str = ""
+
+    @property
+    def known(self) -> KnownScript | None:
+        """The listed fault's script."""
+        return script_of(fault(self.listed)) if self.listed else None
+
+
+def fault(name: str) -> KnownFault:
+    return next(one for one in read_faults() if one.name == name)
+
+
+def a_listed(name: str, backend: str, tracker: str, **more: object) -> Subject:
+    return Subject(backend, tracker, lambda: script_of(fault(name)).text, a_case(), listed=name, **more)  # type: ignore[arg-type]
+
+
+def of_block() -> tuple[Case, str]:
+    _, case = next(block_cases("torch_ddp"))
+    texts = block_texts(case)
+    return case, script(case, "torch_ddp", gradient(case), "a block", block_texts=texts, plain=True)
+
+
+TEN = {
+    "crash": a_listed(
+        "roll_of_nothing_on_xla",
+        "xla_spmd",
+        "xla",
+        symptom=Symptom.CRASH,
+        detail=f"step 0, forward, rank 0: SIGSEGV: {TRACE}",
+    ),
+    "exception": Subject(
+        "xla_dtensor",
+        "xla",
+        lambda: script(a_case(), "xla_dtensor", REFUSED, "x", plain=True),
+        a_case(),
+        Symptom.EXCEPTION,
+        "step 0, forward, rank 0: RuntimeError: isFunctionalTensor",
+    ),
+    "annotation": a_listed(
+        "two_axes_on_one_dim_on_xla",
+        "xla_annotated",
+        "xla",
+        detail="step 0, place, 0.input: its dims are annotated to be cut into [2] pieces, expected [4]",
+    ),
+    "wrong numbers": Subject(
+        "torch_dtensor", "pytorch", lambda: script(CLIPPED, "torch_dtensor", UPDATE, "x", plain=True), CLIPPED
+    ),
+    "operator": Subject("torch_dtensor", "pytorch", lambda: script(MEAN, "torch_dtensor", RESULT, "x"), MEAN),
+    "block": Subject("torch_ddp", "pytorch", lambda: of_block()[1], a_case()),
+    "feature": Subject(
+        "torch_ddp", "pytorch", lambda: script(FEATURED, "torch_ddp", OF_FEATURE, "x", plain=True), FEATURED
+    ),
+    "newest torch": a_listed("batch_norm_statistics_on_dtensor", "torch_dtensor", "pytorch"),
+    "TorchTPU": a_listed("compiled_views_on_torch_tpu", "tpu_compile", "xla"),
+    "openxla": Subject(
+        "xla_spmd",
+        "openxla",
+        lambda: script(UNEVEN, "xla_spmd", ABORT, "x", plain=True),
+        UNEVEN,
+        Symptom.CRASH,
+        f"step 0, backward, rank 0: SIGABRT: {CHECK}",
+    ),
+}
+
+
+def finding(subject: Subject) -> Finding:
+    return finding_of(
+        fingerprint=f"{subject.backend}-completion-{subject.symptom}-0a1b2c3d",
+        backend=subject.backend,
+        side=subject.backend.partition("_")[0].replace("tpu", "xla"),
+        path="data_parallel",
+        check="completion",
+        symptom=subject.symptom,
+        stage=Stage.FORWARD,
+        tensor="0.output",
+        blame="torch sharding fault",
+        hits=3,
+        case=subject.case.id,
+        detail=subject.detail,
+        log=TRACE,
+        stable=(2, 2),
+        environment={"torch": "2.9.0", "torch_xla": "2.9.0", "python": "3.11.7"},
+        evidence={"single": "agrees", "other": "agrees", "then": "loss: 1 / 2 elements differ"},
+        ablations={f"change {number}": "disappears" for number in range(12)},
+        conditions=("clip_norm=0.25", "batch=3"),
+        first_seen="2026-11-20T10:00:00+00:00",
+        last_seen="2026-11-21T10:00:00+00:00",
+    )
+
+
+def drafted(subject: Subject, output: str, graph: str = MODULE) -> str:
+    shown, compiled = finding(subject), subject.tracker == "openxla"
+    known, text = subject.known, subject.text()
+    measured = a_measurement(3e5, tensor="0.output", greatest=0.25)
+    run = ReducedRun(case=subject.case.id, divergence=shown.divergence, measurement=measured)
+    return render(
+        Draft(
+            finding=shown,
+            case=subject.case,
+            releases=releases_of(shown),
+            run=None if known or subject.symptom is not Symptom.MISMATCH else run,
+            reproducer=text,
+            listed=known is not None,
+            listed_title=known.title if known else "",
+            output=output,
+            ran_here=True,
+            versions=(("torch (in the run)", "2.9.0"), ("torch_xla (in the run)", "2.9.0")),
+            collected=COLLECTED,
+            artifacts=("artifacts/graph0.stablehlo.txt",) if compiled else (),
+            graph=graph if compiled else "",
+            graph_name=GRAPH,
+            compile=compile_program(devices(text) or 2),
+            compile_name=PROGRAM,
+            called=CALLED,
+        ),
+        subject.tracker,
+    )
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", TEN)
+@pytest.mark.parametrize("output", ["expected 1, actual 2\nBUG REPRODUCED\n", TRACE + "RuntimeError: no\n"])
+def test_a_draft_is_short(name: str, output: str) -> None:
+    text = drafted(TEN[name], output)
+    assert first_lines(text) <= MOST_FIRST
+    assert text.count("\n") <= MOST_LINES
+    (case,) = blocks(text, "json")
+    assert json.loads(case) == json.loads(TEN[name].case.to_json())
+    assert case.count("\n") <= len(json.loads(case)) + 2
+    for word in (
+        "Flags:",
+        "BUG REPRODUCED",
+        "sys.argv",
+        "FAULTS",
+        "Exits 0",
+        "has to read it",
+        'x.py", line 1, in f\n    f()\n' * 20,
+    ):
+        assert word not in text, word
+    assert text.count("DTensor: ") <= 1, "the title's prefix stands once"
+
+
+def test_what_is_expected_has_the_numbers_of_the_finding() -> None:
+    printed = drafted(TEN["operator"], "expected [0.5], actual [0.25]\n")
+    assert "Expected \\[0.5\\], got \\[0.25\\]." in printed
+    silent = drafted(TEN["operator"], "")
+    assert "Expected dtype float32, got float64." in silent
+    annotated = drafted(TEN["annotation"], "each device holds: expected (2, 8), actual (4, 8)\n")
+    assert "Expected (2, 8), got (4, 8)." in annotated
+
+
+def test_the_compilers_check_stands_in_the_first_sentence_and_its_module_before_the_program() -> None:
+    short = "module @short {\n}\n"
+    text = drafted(TEN["openxla"], TRACE, short)
+    first = text.splitlines()[2]
+    assert first.startswith("`Check failed: ShapeUtil::IsScalar(x)` (spmd\\_partitioner\\_util.h:127)")
+    assert text.index(short) < text.index("import jaxlib") < text.index("<details>")
+    assert "jax._src" not in text
+    assert drafted(TEN["openxla"], TRACE).index(MODULE) > text.index("<details>"), "a long one unfolds"
+
+
+def interpreter(name: str) -> str:
+    """The Python in which a draft's script runs; the test is skipped where its packages are not here."""
+    if name == "newest torch":
+        newest = made_environments.python("newest")
+        return str(newest) if newest else pytest.skip("needs `difftest environments make newest`")
+    needs = {"torch_tpu": name == "TorchTPU", "torch_xla": "xla" in TEN[name].backend, "torch": True}
+    lacks = [package for package, used in needs.items() if used and not importlib.util.find_spec(package)]
+    return pytest.skip(f"{lacks[0]} is not installed") if lacks else sys.executable
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TEN)
+def test_every_command_of_a_draft_runs_as_printed(name: str, tmp_path: Path) -> None:
+    """The printed script fails as the original one, or prints the very lines that the draft quotes."""
+    subject, python = TEN[name], interpreter(name)
+    original = subject.text()
+    raises = subject.known.raises if subject.known else ()
+    ran = run_script(original, python=python, raises=raises)
+    assert ran.shown or name in ("block", "feature"), ran.output
+    graph = MODULE
+    if name == "openxla":
+        kept = keep_graphs(original, tmp_path / "artifacts", python=python)
+        graph = (tmp_path / "artifacts" / next(file for file in kept if "stablehlo" in file)).read_text()
+    text = drafted(subject, ran.output, graph)
+    assert first_lines(text) <= MOST_FIRST
+    assert text.count("\n") <= MOST_LINES
+    for number, printed in enumerate(
+        program for program in blocks(text, "python") if "jaxlib" not in program
+    ):
+        file = tmp_path / f"script{number}.py"
+        file.write_text(printed)
+        done = subprocess.run([python, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path)
+        quoted, came = blocks(text, "text")[0], done.stdout + done.stderr
+        fails = bool(raises) if subject.known else subject.symptom in (Symptom.CRASH, Symptom.EXCEPTION)
+        assert (done.returncode != 0) == fails, came
+        assert fails or quoted.strip() in came
+    if name == "openxla":
+        (tmp_path / GRAPH).write_text(next(one for one in blocks(text, "text") if one.startswith("module")))
+        (tmp_path / PROGRAM).write_text(next(one for one in blocks(text, "python") if "jaxlib" in one))
+        done = subprocess.run([python, PROGRAM], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode < 0
+        assert ABORT.needle in done.stderr

@@ -1,0 +1,190 @@
+"""How good the comparison of runs is: correct pairs, planted faults, flipped bits. The figures are published.
+
+`pytest -m nightly -s tests/runs/test_runs_many.py` prints them; docs/your-run.md has them.
+"""
+
+import importlib
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from planted_run_faults import attribute, backward, gradient, output, parameter, planted
+from recorded_scripts import launch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import difftest
+from difftest.runs import layout
+from workers.runs.recorder import Recorder
+
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+importlib.import_module("training_scripts.titan")  # once, and not in every rank
+
+STEPS, EVERY = 50, 5
+
+TITAN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
+    "fsdp2": ("titan", 2, {}),
+    "fsdp2 with checkpointing": ("titan", 2, {"checkpoint": 1}),
+    "tensor parallel": ("titan", 2, {"tp": 2}),
+    "fsdp2 x tp": ("titan", 4, {"tp": 2}),
+    "pipeline 1f1b": ("pipe", 2, {}),
+    "pipeline gpipe of 8": ("pipe", 2, {"gpipe": 1, "micro": 8}),
+    "fsdp2 of 4": ("titan", 4, {}),
+}
+"""Layouts that must agree with one process of `titan`: the script, its ranks and its variables."""
+
+NANO: Mapping[str, tuple[str, int, dict[str, Any]]] = {
+    "ddp of 2": ("nano", 2, {}),
+    "ddp of 4": ("nano", 4, {}),
+    "fsdp1": ("nano", 2, {"fsdp1": "flat"}),
+}
+"""Layouts that must agree with one process of `nano`, which accumulates 4 micro-batches."""
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_correct_pairs_of_50_steps_are_equal(tmp_path: Path, seed: int) -> None:
+    shared: dict[str, Any] = {"seed": seed, "steps": STEPS, "every": EVERY}
+    equal, alarms = 0, []
+    for script, own, layouts in (("titan", {"no_clip": 1}, TITAN), ("nano", {}, NANO)):
+        base, noise = tmp_path / script, tmp_path / f"{script}-noise"
+        launch(script, 1, prepare=None, **shared, **own, out=base)
+        launch(script, 1, prepare=None, **shared, **own, out=noise, perturb=1)
+        for name, (other, ranks, variables) in layouts.items():
+            out = tmp_path / "other"
+            launch(other, ranks, prepare=None, **shared, **own, **variables, out=out)
+            for given in ([noise], []):
+                found = difftest.compare(base, out, noise=given)
+                ended = f"to step {found.horizon}" if found.horizon else "to the end"
+                print(  # noqa: T201  the published figures
+                    f"seed {seed}, {name}, noise {bool(given)}: {found.verdict} {ended}, "
+                    f"{found.steps} steps, {found.compared} tensors, farthest {found.greatest:.2g}"
+                )
+                equal += found.verdict == "equal within rounding"
+                alarms += [(name, bool(given), found.first)] if found.first else []
+            shutil.rmtree(out)
+    assert alarms == []
+    assert equal == 20
+
+
+ATTENTION, MLP, NORM = "transformer.h.{}.attn", "transformer.h.{}.mlp", "transformer.h.{}.ln_1"
+
+Fault = tuple[int, int | None, Callable[[nn.Module], None], str, tuple[str, ...]]
+"""The step, the rank, what is planted, the first wrong module, and the kinds of tensor that may be first."""
+
+
+def faults() -> list[Fault]:
+    """30 faults in nanoGPT on two ranks: outputs, backward passes, gradients, parameters, arguments."""
+    given: list[Fault] = []
+    for layer in (0, 1):
+        for rank in (0, 1, None):
+            path = f"{ATTENTION.format(layer)}.c_proj"
+            given.append((1 + layer, rank, output(path, lambda y: y * 1.01), path, ("output",)))
+            path = f"{MLP.format(layer)}.gelu"
+            given.append((2, rank, output(path, lambda y: y + 1e-3), path, ("output",)))
+            path = f"{MLP.format(layer)}.c_fc"
+            kinds = ("output gradient", "gradient")
+            given.append((1, rank, backward(path, lambda g: g * 0.98), path, kinds))
+        path = NORM.format(layer)
+        given.append((1, None, attribute(path, "eps", 1e-3), path, ("output",)))
+        given.append((2, 1, attribute(path, "eps", 1e-3), path, ("output",)))
+        path = f"{MLP.format(layer)}.c_proj"
+        name = f"{path}.weight"
+        given.append((2, 1, parameter(name, lambda p: p * 1.001), path, ("output", "gradient", "updated")))
+        given.append((2, None, parameter(name, lambda p: p * 1.001), path, ("output",)))
+        given.append((1, 0, gradient(name, lambda g: g * 1.05), path, ("gradient",)))
+        given.append((2, None, gradient(name, lambda g: g * 0.5), path, ("gradient",)))
+    return given
+
+
+def test_of_30_planted_faults_28_are_named_right(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"steps": 4}
+    launch("nano", 2, **shared, out=tmp_path / "right")
+    launch("nano", 2, **shared, out=tmp_path / "noise", perturb=1)
+    right = {True: 0, False: 0}
+    for number, (step, rank, plant, path, kinds) in enumerate(faults()):
+        out = tmp_path / f"wrong{number}"
+        launch("nano", 2, prepare=planted(step, rank, plant), **shared, out=out)
+        for measured in (True, False):
+            noise = [tmp_path / "noise"] if measured else []
+            first = difftest.compare(tmp_path / "right", out, noise=noise).first
+            good = (
+                first is not None
+                and first.step == step
+                and first.kind in kinds
+                and (first.owner == path or first.owner.startswith(f"{path}."))
+                and (rank is None or first.kind != "output" or first.ranks == (rank,))
+            )
+            right[measured] += good
+            if not good:
+                print(f"fault {number}, noise {measured}: {step, rank, path, kinds} was named {first}")  # noqa: T201
+        shutil.rmtree(out)
+    print(f"named right of {len(faults())}: {right[True]} with noise, {right[False]} with the bound")  # noqa: T201
+    assert len(faults()) == 30
+    assert right[True] >= 28
+
+
+class Flipping:
+    """Flips a bit of an element of a module's output in one of its calls."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.forward, self.at = module.forward, (-1, 0, 0)
+        module.forward = self
+
+    def __call__(self, x: Tensor) -> Tensor:  # noqa: D102
+        result: Tensor = self.forward(x)
+        call, bit, element = self.at
+        if call == 0:
+            flat = result.data.view(-1).view(torch.int32)  # shares no version counter
+            flat[element % flat.numel()] ^= 1 << bit
+        self.at = (call - 1, bit, element)
+        return result
+
+
+def test_1000_flipped_bits_are_noticed_and_1000_clean_steps_are_silent(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(17, 16), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 17))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    flips = {name: Flipping(model.get_submodule(name)) for name in ("1", "2", "3")}
+    generator = torch.Generator().manual_seed(1)
+
+    def drawn(most: int) -> int:
+        return int(torch.randint(most, (), generator=generator))
+
+    def step(recorder: Recorder, number: int, flip: tuple[str, int] | None) -> Any:  # noqa: ANN401  the places
+        tokens = torch.randint(17, (8, 5), generator=torch.Generator().manual_seed(number))
+
+        def train() -> None:
+            loss = functional.cross_entropy(model(tokens).flatten(0, 1), ((tokens + 1) % 17).flatten())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        for one in flips.values():
+            one.at = (-1, 0, 0)
+        if flip:
+            flips[flip[0]].at = (flip[1], drawn(31), drawn(1 << 16))
+        places = recorder.check_step(train)
+        recorder.step()
+        return places
+
+    alarms, right = 0, 0
+    with difftest.record(model, optimizer, out=tmp_path / "run") as recorder:
+        for number in range(2000):
+            flip = (str(1 + drawn(3)), drawn(2)) if number % 2 else None
+            places = step(recorder, number, flip)
+            if flip is None:
+                alarms += bool(places)
+                continue
+            first = places[0] if places else None
+            run = "first" if flip[1] == 0 else "second"
+            right += bool(
+                first
+                and (first.kind, first.owner, first.ranks) == (layout.OUTPUT, flip[0], (0,))
+                and f"the {run} of three runs" in first.share
+            )
+    print(f"flipped bits named right: {right} of 1000; alarms in clean steps: {alarms} of 1000")  # noqa: T201
+    assert (right, alarms) == (1000, 0)
