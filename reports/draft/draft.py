@@ -63,9 +63,9 @@ class Draft:
     `graph` is StableHLO that the script made, in a file called `graph_name` for the program `compile`, whose
     file is `compile_name`. `before_pass` and `after_pass` are the smallest module before and after XLA's
     guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in for
-    `of_original`, the measurement of the case that showed the finding first. `called` is what users call each backend, and
-    `reason` that of the ledger's entry about the finding, empty where there is none. `listed_title` is that
-    of the listed fault.
+    `of_original`, the measurement of the case that showed the finding first. `called` is what users call
+    each backend, and `reason` that of the ledger's entry about the finding, empty where there is none.
+    `listed_title` is that of the listed fault.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
