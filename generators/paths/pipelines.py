@@ -25,7 +25,7 @@ from generators.models import Purpose
 from generators.paths import drawn_alone
 
 if TYPE_CHECKING:
-    from generators.layers import ByParameter, Placement
+    from generators.layers import ByParameter, Layers, Placement
 
 DEFAULT = False
 IN_BLOCKS = False
@@ -103,7 +103,8 @@ def _models(draw: st.DrawFn, *, ranks: int, unit: int, exact: bool) -> Model:
         )
     )
     model = draw(mixed(*kinds))
-    layers = tuple(layer for layer in model.layers if _stands_alone(layer)) or (Linear(inputs=4, outputs=4),)
+    alone: Layers = tuple(layer for layer in model.layers if _stands_alone(layer))
+    layers: Layers = alone or (Linear(inputs=4, outputs=4),)
     last = Model(layers=layers, sequence=model.sequence).outputs
     wanted = draw(st.integers(ranks, max(ranks, min(MOST_LAYERS, 3 * ranks))))
     having = sum(bool(layer.shapes()) or layer.held is not None for layer in layers)

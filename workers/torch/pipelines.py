@@ -141,7 +141,10 @@ class RankPipeline:
             if last in self.own:
                 outputs.append(output.detach())
                 losses.append(torch.stack([one.detach() for one in own]).sum())
-        there = [outputs, torch.stack(losses).sum() / (self.scale * self._divisor) if losses else None]
+        there: list[Any] = [
+            outputs,
+            torch.stack(losses).sum() / (self.scale * self._divisor) if losses else None,
+        ]
         source = distributed.get_global_rank(self.group, self.pipeline.rank_of(last, self.group.size()))
         distributed.broadcast_object_list(there, source, self.group)
         return there[0], total(there[1])
