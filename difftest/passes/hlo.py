@@ -89,7 +89,6 @@ class Computation:
         """The instruction whose value it returns."""
         return next(each for each in self.instructions if each.name == self.root)
 
-
     def needed(self) -> tuple[Instruction, ...]:
         """The instructions of which the result depends, operands first."""
         by_name = {one.name: one for one in self.instructions}
@@ -170,7 +169,9 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
         given = [one for one in computation.parameters if one not in needed]
         lines = [_line(one, is_root=one.name == computation.root) for one in (*given, *needed)]
         body = "\n".join(lines)
-        parts.append(f"{'ENTRY ' if is_entry else ''}%{computation.name} {_signature(computation)} {{\n{body}\n}}")
+        parts.append(
+            f"{'ENTRY ' if is_entry else ''}%{computation.name} {_signature(computation)} {{\n{body}\n}}"
+        )
     return "\n\n".join(parts) + "\n"
 
 
