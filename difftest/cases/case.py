@@ -25,6 +25,7 @@ from difftest.cases.options import (
     Start,
     option_resets,
 )
+from difftest.cases.pipelining import AXIS, Pipeline
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.ground.errors import UsageError
 
@@ -107,7 +108,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `spelling`
     is unset where every form is the workers' own, and without whole numbers it has no `integers`. `features`
     are what the program does beside forward, backward and update, `sharding` and `regions` what wrappers are
-    told; unset where that is nothing. `seed` decides all random numbers. `schema` is the structure's version.
+    told, `pipeline` how the model is cut into stages; unset where that is nothing. `seed` decides all random
+    numbers. `schema` is the structure's version.
     """
 
     path: str
@@ -123,6 +125,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     features: tuple[Feature, ...] | msgspec.UnsetType = msgspec.UNSET
     sharding: Sharding | msgspec.UnsetType = msgspec.UNSET
     regions: Regions | msgspec.UnsetType = msgspec.UNSET
+    pipeline: Pipeline | msgspec.UnsetType = msgspec.UNSET
     seed: int = 0
     schema: int = SCHEMA
 
@@ -154,6 +157,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError(msg)
         if self.world_size > 1:
             self._check_layers()
+            self._check_stages()
         if self.data.ignored and self.training.loss != "cross_entropy":
             msg = f"ignored is {self.data.ignored}; only cross_entropy has ignored targets"
             raise ValueError(msg)
@@ -187,6 +191,23 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             if reason := layer.disagreement(self.layout, self.part_rows):
                 msg = f"layer {path} {reason}"
                 raise ValueError(msg)
+
+    def _check_stages(self) -> None:
+        """`ValueError` if the ranks cannot have the stages of the pipeline.
+
+        On one device there is none, and the case keeps it, which nothing then uses.
+        """
+        if not (pipeline := self.staged):
+            return
+        ranks = dict(self.layout.mesh.axes).get(AXIS)
+        reason = (
+            pipeline.refusal(len(self.model.layers), ranks)
+            if ranks
+            else f"its mesh {self.layout.mesh} has no axis {AXIS}"
+        )
+        if reason:
+            msg = f"no such pipeline: {reason}"
+            raise ValueError(msg)
 
     @property
     def id(self) -> str:
@@ -254,6 +275,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return Regions() if self.regions is msgspec.UNSET else self.regions
 
     @property
+    def staged(self) -> Pipeline | None:
+        """`pipeline`, or None where it is unset."""
+        return None if self.pipeline is msgspec.UNSET else self.pipeline
+
+    @property
     def wrapping(self) -> Mapping[str, Sharding | Regions]:
         """Options of wrappers by field: those of `fully_shard`, and what tensor parallelism cuts."""
         return {"sharding": self.sharded_by, "regions": self.cut_by}
@@ -280,6 +306,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 yield f"{what}.{name}", {what: reset}
         for name, spelling in option_resets(self.forms):
             yield f"spelling.{name}", {"spelling": spelling}
+        if pipeline := self.staged:
+            for name, fields in pipeline.settings():
+                yield f"pipeline.{name}", {"pipeline": msgspec.structs.replace(pipeline, **fields)}
         for feature in self.training_features:
             others = tuple(one for one in self.training_features if one != feature)
             yield f"feature.{feature.name}", {"features": others}

@@ -39,7 +39,14 @@ def _options(case: Case) -> Iterator[str]:
         yield "torch_checkpoint" if case.forms.torch_checkpoint else "checkpointing"
     for part, options in case.wrapping.items():
         yield from (f"{part} {name}" for name, _ in option_resets(options))
+    yield from _of_pipeline(case)
     for feature in case.training_features:
         for name, value in feature.options.items():
             if isinstance(value, str) and value not in case.model.parameters():
                 yield f"{feature.name} {name} {value}"
+
+
+def _of_pipeline(case: Case) -> Iterator[str]:
+    if pipeline := case.staged:
+        yield f"pipeline {pipeline.schedule}"
+        yield from (f"pipeline {name}" for name, _ in pipeline.settings() if not name.startswith("schedule"))

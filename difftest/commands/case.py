@@ -56,7 +56,7 @@ def command(
             msg = "--from needs --step, --module, and --model with the function that builds the whole model"
             raise UsageError(msg)
         wanted = Wanted(folder=folder, step=at, path=module, source=options["model"])
-        click.echo(recorded_case(wanted, options["seed"]).to_json())
+        click.echo(recorded_case(wanted, options["seed"]).to_json().decode())
         return 0
     if at is not None or module is not None:
         msg = "--step and --module need --from, with the folder of a recorded run"

@@ -93,7 +93,7 @@ def _described(name: str, result: Validated) -> dict[str, Any]:
         "broken": [pair.case for pair in result.broken],
         "cases": [
             {
-                "role": pair.role,
+                "role": str(pair.role),
                 "what": pair.words,
                 "case": pair.case,
                 "outcome": str(pair.outcome),

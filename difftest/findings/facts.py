@@ -9,6 +9,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature, option_resets
+from difftest.cases.pipelining import AXIS
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 
@@ -128,6 +129,10 @@ def _wrapping(case: Case) -> Iterator[str]:
     """What wrappers are told that is not at its default, as `sharding.synced=every`."""
     for part, options in case.wrapping.items():
         yield from (f"{part}.{name}" for name, _ in option_resets(options))
+    if pipeline := case.staged:
+        yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in ("schedule", "hands", "scaled"))
+        if pipeline.microbatches < dict(case.layout.mesh.axes).get(AXIS, 1):
+            yield "pipeline.microbatches=few"
 
 
 def _kinds(case: Case) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from difftest.findings.faults import KnownFault, age
+from difftest.findings.faults import SCRIPTS, KnownFault, age
 from difftest.records.finding import State
 
 JAXLIB = "jaxlib"
@@ -54,13 +54,19 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
         return self.package, self.kind, self.name, self.backend, self.partitioner
 
     @property
+    def script(self) -> str:
+        """The script that was tried, as findings name it; empty for a case."""
+        with_jaxlib = "_on_jax" if self.package == JAXLIB else ""
+        return f"{SCRIPTS}{self.name}{with_jaxlib}.py" if self.kind == "script" else ""
+
+    @property
     def words(self) -> str:
         """The state in words: a case agrees or differs, a fault is there or not."""
+        if self.state == "unclear":
+            return f"{'ends otherwise' if self.kind == 'script' else 'undecided'}: {self.note}"
         if self.kind == "script":
-            return {"alive": "fails", "fixed": "passes"}.get(self.state, f"ends otherwise: {self.note}")
-        return {"alive": f"differs: {self.shown}", "fixed": "agrees"}.get(
-            self.state, f"undecided: {self.note}"
-        )
+            return "the fault is there" if self.state == "alive" else "it is not there"
+        return f"differs: {self.shown}" if self.state == "alive" else "agrees"
 
 
 class Flip(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,8 @@ def measure(case: Case) -> tuple[int, ...]:
         for p in placed
     )
     options = sum(1 for _ in case.option_changes())
-    features = sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options
+    stages = case.staged.stages + case.staged.microbatches if case.staged else 0
+    features = sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options + stages
     sizes = sum(layer.extent for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(layer.complexity for layer in layers)
     return (

@@ -91,6 +91,8 @@ def put_together(
         for name, shape in model.tensors().items()
     }
     layout = Layout(mesh=mesh, batch=batch or case.layout.batch, parameters=parameters)
+    if case.staged and "pipeline" not in rest:
+        rest["pipeline"] = case.staged.fitted(len(layers))
     return msgspec.structs.replace(case, model=model, layout=layout, **rest)
 
 

@@ -51,6 +51,7 @@ OFTEN = (
     (2, "unfreezing"),
     (8, "skipped_block"),
     (1, "kept_state_dict"),
+    (3, "state_dict_options"),
 )
 """The features that are drawn by themselves, with their weights."""
 

@@ -64,6 +64,7 @@ _LOOSE = re.compile(
 )
 """An empty line between imports, or between assignments and calls, none of which is indented."""
 
+MOST_AXES_OF_STAGES = 2
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
@@ -154,7 +155,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    if reason := features.refusal(case) or _without_regions(case, backend):
+    if reason := features.refusal(case) or _without_regions(case, backend) or _without_stages(case, backend):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -171,6 +172,18 @@ def _without_regions(case: Case, backend: str) -> str | None:
     if case.regions is UNSET or _declares(backend, "spells_regions"):
         return None
     return f"the case cuts activations, which the template of {backend} cannot write"
+
+
+def _without_stages(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot cut the model into stages as the case does, or None."""
+    cut, writes = case.staged is not None and case.world_size > 1, _declares(backend, "spells_stages")
+    if cut != writes:
+        return f"the case has {'' if cut else 'no '}stages, which the template of {backend} cannot write"
+    if not cut:
+        return None
+    if len(case.layout.mesh.axes) > MOST_AXES_OF_STAGES or case.layout.mesh.names[-1] in {"dp_shard", "tp"}:
+        return "the template of stages wraps them in DDP over one axis, or not at all"
+    return "no template clips over stages" if case.training.clip_norm is not None else None
 
 
 @cache

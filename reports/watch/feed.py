@@ -33,7 +33,8 @@ def render(flips: Sequence[Flip], tried: Sequence[Tried], _problems: Mapping[str
         ET.SubElement(entry, "category", term=str(flip.became))
         _add(entry, "summary", explanation(flip))
     ET.indent(feed)
-    return ET.tostring(feed, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ET.tostring(feed, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def _add(parent: ET.Element, name: str, text: str = "") -> ET.Element:

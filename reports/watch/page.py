@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from difftest.findings.faults import SCRIPTS, age
+from difftest.findings.faults import age
 from difftest.findings.flips import Became, Flip, Tried
 from reports.page.template import template
 from reports.watch.words import explanation, title
@@ -36,8 +36,8 @@ def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str,
     """The page, one file that sends no request."""
     packages: dict[str, list[Row]] = {}
     for flip in flips:
-        script = f"{SCRIPTS}{flip.after.name}.py" if flip.after.kind == "script" else ""
-        packages.setdefault(flip.package, []).append(Row(flip.became, title(flip), explanation(flip), script))
+        row = Row(flip.became, title(flip), explanation(flip), flip.after.script)
+        packages.setdefault(flip.package, []).append(row)
     counts = Counter(flip.became for flip in flips)
     page = template("watch.html").render(
         counts=[(str(became), counts[became]) for became in Became],

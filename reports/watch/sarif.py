@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from difftest import __version__
-from difftest.findings.faults import SCRIPTS
 from difftest.findings.flips import Became, Flip, Tried
 from reports.watch.words import explanation, title
 
@@ -37,7 +36,7 @@ def render(flips: Sequence[Flip], _tried: Sequence[Tried], problems: Mapping[str
 
 
 def _result(flip: Flip) -> dict[str, Any]:
-    place = {"uri": f"{SCRIPTS}{flip.after.name}.py"} if flip.after.kind == "script" else None
+    place = {"uri": flip.after.script} if flip.after.script else None
     located = [{"physicalLocation": {"artifactLocation": place, "region": {"startLine": 1}}}] if place else []
     return {
         "ruleId": str(flip.became),

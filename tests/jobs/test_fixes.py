@@ -13,7 +13,7 @@ from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
 from difftest.jobs.fixes import fault_cases, replacement
 from difftest.jobs.fixes.neighbours import neighbours
-from difftest.jobs.fixes.verdict import CASE, COUNTEREXAMPLE, NEIGHBOUR, Fix, Outcome, Pair, Role, validated
+from difftest.jobs.fixes.verdict import Fix, Outcome, Pair, Role, validated
 from difftest.jobs.installed import index
 from difftest.jobs.watch.case_states import CaseState
 
@@ -42,25 +42,25 @@ def pair(role: Role, before: str | None, after: str | None) -> Pair:
     )
 
 
-GONE, LEFT = pair(NEIGHBOUR, OURS, None), pair(NEIGHBOUR, OURS, OURS)
-OWN = pair(CASE, OURS, None)
+GONE, LEFT = pair(Role.NEIGHBOUR, OURS, None), pair(Role.NEIGHBOUR, OURS, OURS)
+OWN = pair(Role.CASE, OURS, None)
 
 
 @pytest.mark.parametrize(
     ("pairs", "fix"),
     [
         ((OWN,), Fix.FIXED),
-        ((OWN, GONE, pair(NEIGHBOUR, None, None)), Fix.FIXED),
+        ((OWN, GONE, pair(Role.NEIGHBOUR, None, None)), Fix.FIXED),
         ((OWN, GONE, LEFT), Fix.PARTLY),
-        ((OWN, GONE, pair(NEIGHBOUR, OURS, NOBODYS)), Fix.PARTLY),
-        ((OWN, GONE, pair(NEIGHBOUR, OURS, OTHERS)), Fix.FIXED),
-        ((OWN, LEFT, pair(NEIGHBOUR, None, None)), Fix.OVERFITTED),
-        ((pair(CASE, OURS, OURS), GONE), Fix.NOT_FIXED),
-        ((pair(CASE, OURS, NOBODYS), GONE), Fix.PARTLY),
-        ((pair(CASE, OURS, OTHERS), GONE), Fix.FIXED),
-        ((pair(CASE, OURS, OTHERS), LEFT), Fix.PARTLY),
-        ((pair(CASE, OURS, OTHERS),), Fix.UNDECIDED),
-        ((pair(CASE, None, None), GONE), Fix.UNDECIDED),
+        ((OWN, GONE, pair(Role.NEIGHBOUR, OURS, NOBODYS)), Fix.PARTLY),
+        ((OWN, GONE, pair(Role.NEIGHBOUR, OURS, OTHERS)), Fix.FIXED),
+        ((OWN, LEFT, pair(Role.NEIGHBOUR, None, None)), Fix.OVERFITTED),
+        ((pair(Role.CASE, OURS, OURS), GONE), Fix.NOT_FIXED),
+        ((pair(Role.CASE, OURS, NOBODYS), GONE), Fix.PARTLY),
+        ((pair(Role.CASE, OURS, OTHERS), GONE), Fix.FIXED),
+        ((pair(Role.CASE, OURS, OTHERS), LEFT), Fix.PARTLY),
+        ((pair(Role.CASE, OURS, OTHERS),), Fix.UNDECIDED),
+        ((pair(Role.CASE, None, None), GONE), Fix.UNDECIDED),
     ],
 )
 def test_neighbours_that_showed_the_fault_decide_how_far_a_fix_goes(pairs: Sequence[Pair], fix: Fix) -> None:
@@ -80,7 +80,7 @@ def test_neighbours_that_showed_the_fault_decide_how_far_a_fix_goes(pairs: Seque
 def test_a_case_that_was_right_and_is_wrong_was_broken(
     before: str | None, after: str | None, outcome: Outcome
 ) -> None:
-    result = validated([OWN, pair(COUNTEREXAMPLE, before, after)])
+    result = validated([OWN, pair(Role.COUNTEREXAMPLE, before, after)])
     assert result.fix is Fix.FIXED
     assert result.pairs[1].outcome is outcome
     assert len(result.broken) == (outcome is Outcome.BROKE)
@@ -88,7 +88,7 @@ def test_a_case_that_was_right_and_is_wrong_was_broken(
 
 def test_a_run_without_a_verdict_decides_nothing() -> None:
     lost = Pair(
-        role=CASE,
+        role=Role.CASE,
         words="",
         case="",
         before=wrong("a"),

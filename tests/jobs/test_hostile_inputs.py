@@ -41,6 +41,7 @@ STATUSES = {0, 1, 2, 3}
 READ_BY_NO_COMMAND_HERE = {
     "blind",
     "case",
+    "checkpoints",
     "doctor",
     "environments",
     "list",

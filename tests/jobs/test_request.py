@@ -24,7 +24,7 @@ REQUESTS = {
 LONG_RUNS = {"steps", "convergence"}
 BESIDE = {
     "bisect": {"target"},
-    "compare": {"noise", "names"},
+    "compare": {"noise", "names", "by", "script"},
     "nightly": {"day"} | LONG_RUNS,
     "record": LONG_RUNS,
     "run": LONG_RUNS,

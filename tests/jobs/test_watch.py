@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -26,6 +26,9 @@ from difftest.jobs.watch.case_states import CaseState
 from difftest.jobs.watch.journal import FILE
 from difftest.jobs.watch.places import Place
 from difftest.jobs.watch.releases import Release, in_file, in_index, newer, parsed
+
+if TYPE_CHECKING:
+    from difftest.records.finding import State
 
 NEW = Release(package="torch", version="2.16.0")
 
@@ -46,11 +49,11 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sequence[KnownFaul
     monkeypatch.setattr(faults, "KNOWN", tmp_path)
     for name, text in SCRIPTS.items():
         (tmp_path / f"{name}.py").write_text(text)
-    states = {name: "fixed" if name == "returned" else "alive" for name in SCRIPTS}
+    states: dict[str, State] = {name: "fixed" if name == "returned" else "alive" for name in SCRIPTS}
     return [
         KnownFault(
             name=name, title=f"{name} is odd", package="torch", kind="crash", releases={"2.15.0": state}
-        )  # type: ignore[dict-item]
+        )
         for name, state in states.items()
     ]
 
@@ -125,13 +128,13 @@ def test_a_journal_of_something_else_is_refused(tmp_path: Path, known: Sequence[
 def test_a_release_that_cannot_be_made_is_named_and_the_others_are_tried(
     tmp_path: Path, known: Sequence[KnownFault], places: list[Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    working, bad = watch.place, Release(package="torch", version="2.17.0")
+    bad = Release(package="torch", version="2.17.0")
 
-    def place(release: Release, *rest: Any) -> Place:  # noqa: ANN401  as the function that it replaces
+    def place(release: Release, *_: object) -> Place:
         if release == bad:
             msg = "no wheel for it"
             raise InfrastructureError(msg)
-        return working(release, *rest)
+        return Place(python=sys.executable)
 
     monkeypatch.setattr(watch, "place", place)
     result = run(tmp_path / "out", known[:1], bad, NEW)

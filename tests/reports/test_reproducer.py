@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from sample_findings import FINDING, changed
 from sample_scripts import FAULTS, plan
-from samples import a_case, tensor_parallel_case
+from samples import a_case, pipeline_case, tensor_parallel_case
 
 from difftest.cases import draws, numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
@@ -39,6 +39,9 @@ from workers.isolate import sandbox
 CASES = 25
 LEAST_COMPARED = 10
 MOST_LINES = 180
+PATHS = {"torch_pipeline": ("pipelines",)}
+"""The paths of backends that take cases of none that is usual."""
+
 OURS = {"difftest", "generators", "workers", "reports"}
 
 
@@ -46,7 +49,7 @@ OURS = {"difftest", "generators", "workers", "reports"}
 def eligible(backend: str) -> tuple[tuple[int, Case], ...]:
     """Return the generated cases, with their indices, that the backend supports and a script can express."""
     module = candidates((backend,))[backend]
-    drawn = [(index, case_at(0, index)) for index in range(CASES)]
+    drawn = [(index, case_at(0, index, paths=PATHS.get(backend))) for index in range(CASES)]
     cases = tuple(
         (index, case)
         for index, case in drawn
@@ -190,10 +193,15 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
 
 
 MOST_SHORT, MOST_OWN_NUMBERS = 48, 62
-MORE = {"xla_ddp": 38, "xla_replica": 23, "torchax": 17}
-"""Extra lines: for replicas on XLA:CPU, which need a compile gate, and for JAX, which differentiates."""
+MORE = {"torch_pipeline": 55, "xla_ddp": 38, "xla_replica": 23, "torchax": 17}
+"""Extra lines: for stages and their schedule, for replicas on XLA:CPU, which need a compile gate, and for
+JAX, which differentiates."""
 
-SMALL = {"torch_tp": tensor_parallel_case(), "xla_tp": tensor_parallel_case()}
+SMALL = {
+    "torch_pipeline": pipeline_case(),
+    "torch_tp": tensor_parallel_case(),
+    "xla_tp": tensor_parallel_case(),
+}
 OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0], step=0))
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,6 +15,7 @@ from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
+from difftest.cases.pipelining import Pipeline
 from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
@@ -68,6 +70,14 @@ def tensor_parallel_case(**rest: Any) -> Case:  # noqa: ANN401
     return a_case(
         layers, mesh=(("tp", 2),), batch=(Replicate(),), sharded=cut, path="tensor_parallel", **rest
     )
+
+
+def pipeline_case(**options: Any) -> Case:  # noqa: ANN401
+    """A case of two Linear layers, each a stage on a rank of its own; `options` are those of the pipeline."""
+    layers = (Linear(inputs=4, outputs=3), Linear(inputs=3, outputs=3))
+    case = a_case(layers, mesh=(("pp", 2),), batch=(Replicate(),), path="pipelines")
+    given: dict[str, Any] = {"cuts": (1,), "microbatches": 2, **options}
+    return msgspec.structs.replace(case, pipeline=Pipeline(**given))
 
 
 def train(case: Case, dtype: DType | None = None, order: np.random.Generator | None = None) -> Steps:

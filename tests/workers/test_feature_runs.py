@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "distributed_checkpoint": {"step": 2, "resharded": True},
     "evaluation": {},
     "frozen": {"name": "0.weight"},
+    "frozen_layers": {"first": 0, "count": 1},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
     "kept_state_dict": {},
@@ -55,6 +56,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "schedule": {"kind": "step", "factor": 0.5},
     "sharded_optimizer": {},
     "skipped_block": {"block": "1", "parts": 2},
+    "state_dict_options": {"step": 2, "form": "full"},
     "tensor_rate": {},
     "unfreezing": {"name": "0.weight", "step": 2},
     "weight_decay": {"decay": 0.25},
@@ -68,7 +70,7 @@ KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}, "reentrant_checkpoint": 
 
 UNSUPPORTED = {
     "torch_ddp": ("capturable",),
-    "xla_spmd": ("sharded_optimizer",),
+    "xla_spmd": ("sharded_optimizer", "state_dict_options"),
 }
 """The features that a backend cannot have."""
 
@@ -114,8 +116,11 @@ WITH_OPTION = {
 }
 """A case of every planted fault of an option of training, which that option alone makes show it."""
 
-OF_WRAPPERS = ("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy")
-"""The planted faults of features that the path `wrappers` alone draws."""
+OF_WRAPPERS = (
+    *("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy"),
+    *("state_without_optimizer", "frozen_layers_trained"),
+)
+"""The planted faults of features that the paths `wrappers` and `pipelines` alone draw."""
 
 FAULTS = {
     name: fault

@@ -119,7 +119,9 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
         parameter: dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
     }
     how = partial(fully_shard, mesh=mesh, shard_placement_fn=partial(_placement, dims))
-    for group in (*map(module.get_submodule, gathered_alone(case)), module):
+    there = {name for name, _ in module.named_children()}  # of a pipeline, those of a stage
+    alone = (path for path in gathered_alone(case) if path.partition(".")[0] in there)
+    for group in (*map(module.get_submodule, alone), module):
         how(group, **_options(case, outermost=group is module))
         if case.sharded_by.summed:
             cast("FSDPModule", group).set_force_sum_reduction_for_comms(True)

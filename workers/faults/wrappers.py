@@ -23,7 +23,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.faults.features import replacing
 from workers.training import train
-from workers.training.features import kept_state_dict, skipped_block
+from workers.training.features import kept_state_dict, skipped_block, state_dict_options
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -77,6 +77,30 @@ def kept_copy(session: Session, _case: Case, _rank: int) -> Session:
     """So that loading it takes updates back."""
     right = kept_state_dict.state_of
     kept_state_dict.state_of = lambda progress: {name: one.clone() for name, one in right(progress).items()}
+    return session
+
+
+@_on(
+    "wrappers",
+    about="what was read of the optimizer's state is zero",
+    backends=("torch_ddp", "torch_fsdp"),
+    blame=BACKEND,
+    reaches=lambda case: has(case, "state_dict_options") and case.training.optimizer not in {"sgd", "none"},
+)
+def state_without_optimizer(session: Session, _case: Case, _rank: int) -> Session:
+    """Its steps and averages begin anew."""
+    right = state_dict_options.state_of
+
+    def state_of(module: nn.Module, optimizer: torch.optim.Optimizer, form: str) -> tuple[Any, Any]:
+        weights, _ = right(module, optimizer, form)
+        optimizer.state.clear()
+        for parameter in module.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        _, kept = right(module, optimizer, form)
+        optimizer.zero_grad()
+        return weights, kept
+
+    state_dict_options.state_of = state_of
     return session
 
 

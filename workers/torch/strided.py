@@ -31,8 +31,11 @@ def gathered(tensor: "DTensor", local: Array) -> Array:
 
     mesh = tensor.device_mesh
     named = Mesh(tuple(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)))
-    pieces: list[Array] = [np.empty(0)] * mesh.size()
-    distributed.all_gather_object(pieces, local)
+    pieces = [local]
+    for axis in reversed(range(mesh.ndim)):  # in the order of the ranks, which may be those of a stage
+        rows: list[list[Array]] = [[]] * mesh.size(axis)
+        distributed.all_gather_object(rows, pieces, mesh.get_group(axis))
+        pieces = [piece for row in rows for piece in row]
     whole = np.full(tuple(tensor.shape), np.nan, local.dtype)
     for rank, piece in enumerate(pieces):
         whole[np.ix_(*held(tensor.shape, tensor.placements, named, rank))] = piece

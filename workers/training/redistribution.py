@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.redistribute import Redistribute
+from workers.training import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ def refusal(case: Case) -> str | None:
         return "a collective is between the ranks' own tensors; a DTensor is the whole"
     if case.forms.optimizer_before:
         return "DTensors replace the parameters: their optimizer is made after that"
-    return None
+    return refusals.stages(case)
 
 
 def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":

@@ -22,16 +22,23 @@ def for_modules_only(unsupported: Unsupported) -> Unsupported:
     def refusal(case: Case) -> str | None:
         if case.model.is_program:
             return "needs a module that takes the batch; the case is a program of operators"
-        return unsupported(case)
+        return stages(case) or unsupported(case)
 
     return refusal
+
+
+def stages(case: Case) -> str | None:
+    """Why a backend that gives every rank the whole model cannot run the case, or None."""
+    if case.staged and case.world_size > 1:
+        return "gives every rank all layers; the case cuts the model into the stages of a pipeline"
+    return None
 
 
 def partial_sums(case: Case) -> str | None:
     """Why annotations cannot express the layout, or None."""
     if any(Partial() in placements for placements in case.layout.parameters.values()):
         return "an annotation cuts a tensor or repeats it; the layout has a partial sum"
-    return None
+    return stages(case)
 
 
 def mixed_rows(case: Case) -> str | None:

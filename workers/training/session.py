@@ -28,6 +28,12 @@ Accumulate: TypeAlias = Callable[
 ]
 """From the module, the parts' tensors and the forward function to the parts' outputs and the total loss."""
 
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""From an output and its targets to the loss."""
+
+Staged: TypeAlias = Callable[[nn.Module, Sequence[Sequence[Tensor]], Loss], tuple[list[Tensor], Tensor]]
+"""As `Accumulate`, given the loss alone: nobody has the whole model, and a part is its inputs and targets."""
+
 
 class StageReport(Protocol):
     """Called with each stage and its step as it begins, so that the parent knows where a process died."""
@@ -73,6 +79,10 @@ class Session:
     * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once,
       where a framework has its own way of accumulating or of differentiating. A part is its tensors on the
       host; `forward` gives a part's output and loss.
+    * `staged(module, parts, loss) -> (outputs, loss)`: the same where the module is this rank's stages of a
+      pipeline.
+    * `shared(tensors)`: what was read of the tensors that this rank holds, with those that other ranks of a
+      pipeline hold.
     * `does`: the features of training that the backend has by a means of its own, and places itself.
     * `whole(output)`: the output of the module as it is read, where its classes are apart.
     * `loss(case, output, targets, count)`: the loss of such an output; None for the usual functions.
@@ -99,6 +109,10 @@ class Session:
     around: Callable[[], AbstractContextManager[None]] = nullcontext
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     accumulate: Accumulate | None = None
+    staged: Staged | None = None
+    shared: Callable[[dict[tuple[Stage, str], Sharded]], dict[tuple[Stage, str], Sharded]] = lambda tensors: (
+        tensors
+    )
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
     observe: Callable[[Direction, nn.Module], AbstractContextManager[None]] = lambda *_: nullcontext()
     operators: Operators = field(default_factory=Operators)

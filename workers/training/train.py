@@ -140,12 +140,9 @@ class _Run:
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         parts = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)
-        if self.session.accumulate:
+        if self.session.accumulate or self.session.staged:
             self.report(Stage.FORWARD, step)
-            hosts = [self._hosts(part) for part in parts]
-            outputs, total = self.session.accumulate(
-                self.module, hosts, partial(self._forward, step, parts[0])
-            )
+            outputs, total = self._at_once(step, parts)
             results = {
                 (Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch)
                 for index, o in enumerate(outputs)
@@ -156,6 +153,18 @@ class _Run:
         everywhere = replicated(self.case.layout.mesh)
         results[Stage.FORWARD, "loss"] = self.session.read(total.detach(), everywhere)
         return results
+
+    def _at_once(self, step: int, parts: Sequence[Batch]) -> tuple[list[Tensor], Tensor]:
+        """Forward and backward of all parts by the backend's own means: the outputs and the total loss."""
+        hosts = [self._hosts(part) for part in parts]
+        if self.session.accumulate:
+            return self.session.accumulate(self.module, hosts, partial(self._forward, step, parts[0]))
+        assert self.session.staged  # noqa: S101  it has one of both
+
+        def loss(output: Tensor, targets: Tensor) -> Tensor:
+            return self._part_loss(step, output, output, targets, parts[0].count)
+
+        return self.session.staged(self.module, hosts, loss)
 
     def _loop(self, step: int, parts: Sequence[Batch]) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
         """Forward and backward of one part after another: the tensors read, and the total loss."""
@@ -184,10 +193,14 @@ class _Run:
         with self.session.observe("forward", self.module), self._replacements(step):
             outputs = self.module(inputs, dict(zip(part.extras, extras, strict=True)))
             output = made.first_floats(outputs)
-            loss = self._loss(outputs, output, targets, part.count)
-            loss = spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
+            loss = self._part_loss(step, outputs, output, targets, part.count)
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
         return output, loss
+
+    def _part_loss(self, step: int, outputs: Any, output: Tensor, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
+        """As `_loss`, in the form of the case's spelling."""
+        loss = self._loss(outputs, output, targets, count)
+        return spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
 
     @contextmanager
     def _replacements(self, step: int) -> Iterator[None]:
@@ -216,9 +229,9 @@ class _Run:
 
     def _read(self, stage: Stage, tensors: Mapping[str, Tensor]) -> dict[tuple[Stage, str], Sharded]:
         placements = self.case.layout.parameters
-        return {
-            (stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()
-        }
+        return self.session.shared(
+            {(stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()}
+        )
 
 
 def _numbers(case: Case) -> Any:  # noqa: ANN401  a module with `batch(case, step)` and `digest(case)`

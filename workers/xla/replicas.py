@@ -20,7 +20,7 @@ from difftest.judge.outcome import Array, Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.torch import process_groups
 from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
-from workers.training.refusals import mixed_rows
+from workers.training.refusals import mixed_rows, stages
 from workers.xla import devices, gate, lazy, plugin
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
-    return mixed_rows(case) or _machine(case)
+    return mixed_rows(case) or stages(case) or _machine(case)
 
 
 def _machine(case: Case) -> str | None:

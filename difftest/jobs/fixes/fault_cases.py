@@ -21,7 +21,7 @@ from difftest.judge.fingerprint import backend_pattern
 class Attribute(Protocol):
     """Which fault a divergence of a case is."""
 
-    def __call__(self, shown: Divergence, case: Case) -> str:
+    def __call__(self, shown: Divergence, case: Case, /) -> str:
         """The name of the fault that is asked about, or what the ledger calls another; empty if unknown."""
 
 

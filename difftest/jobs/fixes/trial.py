@@ -14,7 +14,7 @@ from difftest.ground.plugins import IN
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.fixes.fault_cases import FaultCases, counterexamples
 from difftest.jobs.fixes.neighbours import neighbours
-from difftest.jobs.fixes.verdict import CASE, COUNTEREXAMPLE, NEIGHBOUR, Pair, Role, Validated, validated
+from difftest.jobs.fixes.verdict import Pair, Role, Validated, validated
 from difftest.jobs.watch.case_states import CaseState, case_state
 from difftest.records.corpus import Corpus
 
@@ -46,7 +46,7 @@ def tried(trial: Trial) -> Iterator[tuple[str, Validated]]:
 
     backends = dict.fromkeys(backend for subject in trial.subjects for _, backend in subject.cases)
     named = tuple(on(backend, name) for name in (trial.before, trial.after) for backend in backends)
-    with own_folder("fixes") as folder, on_cluster(candidates(named), workers=trial.workers) as cluster:
+    with own_folder("corpus") as folder, on_cluster(candidates(named), workers=trial.workers) as cluster:
         for subject in trial.subjects:
             trial.say(f"{subject.name}:")
             campaign = cluster.campaign("fixes", Corpus(Path(folder)))
@@ -61,7 +61,7 @@ def on(backend: str, environment: str) -> str:
 def _validated(trial: Trial, campaign: Campaign, subject: FaultCases) -> Validated:
     """The verdict on one fault, by the first of its cases that shows it without the fix."""
     for case, backend in subject.cases:
-        own = _pair(trial, campaign, subject, (CASE, f"its case {case.id}", case, backend))
+        own = _pair(trial, campaign, subject, (Role.CASE, f"its case {case.id}", case, backend))
         if own.was:
             break
     pairs = [own]
@@ -76,9 +76,9 @@ def _validated(trial: Trial, campaign: Campaign, subject: FaultCases) -> Validat
 
 def _others(trial: Trial, subject: FaultCases, case: Case, backend: str) -> Iterator[tuple[Role, str, Case]]:
     for kind, words, near in neighbours(case, trial.neighbours):
-        yield NEIGHBOUR, f"{kind}: {words}", near
+        yield Role.NEIGHBOUR, f"{kind}: {words}", near
     for other in counterexamples(subject, case, backend, trial.others):
-        yield COUNTEREXAMPLE, f"a case of another fault, {other.id}", other
+        yield Role.COUNTEREXAMPLE, f"a case of another fault, {other.id}", other
 
 
 def _pair(trial: Trial, campaign: Campaign, subject: FaultCases, what: tuple[Role, str, Case, str]) -> Pair:

@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeAlias
 
 from difftest.jobs.watch.case_states import CaseState
 
-Role: TypeAlias = Literal["case", "neighbour", "counterexample"]
-CASE, NEIGHBOUR, COUNTEREXAMPLE = "case", "neighbour", "counterexample"
+
+class Role(StrEnum):
+    """What a case is for."""
+
+    CASE = "case"
+    NEIGHBOUR = "neighbour"
+    COUNTEREXAMPLE = "counterexample"
 
 
 class Fix(StrEnum):
@@ -110,8 +114,8 @@ class Validated:
 def validated(pairs: Iterable[Pair]) -> Validated:
     """The verdict on all pairs, of which one is the case's own."""
     pairs = tuple(pairs)
-    own = next(pair for pair in pairs if pair.role == CASE)
-    near = [pair for pair in pairs if pair.role == NEIGHBOUR and pair.was]
+    own = next(pair for pair in pairs if pair.role is Role.CASE)
+    near = [pair for pair in pairs if pair.role is Role.NEIGHBOUR and pair.was]
     gone = [pair for pair in near if pair.outcome is Outcome.GONE]
     left = [pair for pair in near if pair.outcome in {Outcome.THERE, Outcome.OTHERWISE}]
     fix = Fix.UNDECIDED

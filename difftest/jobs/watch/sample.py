@@ -40,8 +40,8 @@ def of_faults(faults: Sequence[KnownFault], package: str) -> Iterator[Sample]:
     for fault in faults:
         patterns = [backend_pattern(entry["fingerprint"]) for entry in fault.shows]
         shows = (name for pattern in patterns for name in own if fnmatchcase(name, pattern))
-        backend = next(shows, None)
-        for example in fault.examples[:1] if backend and fault.package == package else ():
+        backend = next(shows, "")
+        for example in fault.examples[:1] if backend and fault.needs == package else ():
             case = Case.from_json(example.case)
             if is_runnable(case):
                 yield case, backend

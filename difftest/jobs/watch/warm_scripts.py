@@ -81,5 +81,5 @@ def warm_scripts(
     python: str, variables: Mapping[str, str], seconds: float = SECONDS
 ) -> Iterator[WarmScripts]:
     """Runs scripts with `python`, until the context ends; each may take `seconds`."""
-    with own_folder("watch") as folder, ExitStack() as stack:
+    with own_folder("reproducer") as folder, ExitStack() as stack:
         yield WarmScripts(python, variables, seconds, folder, stack)

@@ -9,6 +9,7 @@ import msgspec
 from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layout import Mesh, Placements
+from difftest.cases.pipelining import AXIS, Pipeline
 from difftest.reduce.candidate import Candidate, Simplification, tried
 from difftest.reduce.placed import Placed, edited
 from difftest.reduce.simplifications.sizes import made_odd
@@ -67,7 +68,14 @@ def on_axes(case: Case, sizes: Mapping[int, int]) -> Case:
         where = {name: kept(placements) for name, placements in placed.placements.items()}
         return (replace(placed, layer=placed.layer.on_axes(tuple(sizes), mesh.shape), placements=where),)
 
-    return edited(case, moved, mesh=mesh, batch=kept(case.layout.batch), data=_shared(case, mesh))
+    fields = {"data": _shared(case, mesh), "pipeline": _stages(case, mesh)}
+    return edited(case, moved, mesh=mesh, batch=kept(case.layout.batch), **fields)
+
+
+def _stages(case: Case, mesh: Mesh) -> Pipeline | msgspec.UnsetType:
+    """The pipeline over the ranks that are left of its axis; none without the axis."""
+    ranks, before = dict(mesh.axes).get(AXIS), dict(case.layout.mesh.axes).get(AXIS)
+    return case.staged.on(ranks, before) if case.staged and ranks and before else msgspec.UNSET
 
 
 def _evenly_or_not(words: str, case: Case, sizes: Mapping[int, int]) -> Iterator[Candidate]:

@@ -1,0 +1,33 @@
+"""The state of module and optimizer by `get_state_dict`, with its options, and back by `set_state_dict`."""
+
+from typing import ClassVar, Literal
+
+from difftest.cases.case import Case, Training
+from difftest.cases.feature import Choices, FeatureOptions, has
+from difftest.cases.schema import Step
+
+
+class Options(FeatureOptions, frozen=True):
+    """The step before which that is, and in what form the state is.
+
+    It is whole on every rank (`full`), in pieces on the host (`offloaded`), whole on the first rank and
+    sent from there when it is loaded (`broadcast`), in pieces with a `flattened` state of the optimizer, or
+    in pieces that are loaded without `strict` (`loose`).
+    """
+
+    PATH: ClassVar[str] = "wrappers"
+
+    step: Step
+    form: Literal["full", "offloaded", "broadcast", "flattened", "loose"]
+
+    @classmethod
+    def drawn(cls, case: Case) -> Choices | None:
+        """Not before the first step, when there is no state yet; not beside what loads or changes sets."""
+        others = ("averaged_weights", "distributed_checkpoint", "save_and_load", "kept_state_dict")
+        if case.training.steps == 1 or has(case, *others, "frozen", "unfreezing", "parameter_groups"):
+            return None
+        forms = ("full", "offloaded", "broadcast", "flattened", "loose")
+        return {"step": range(1, case.training.steps), "form": forms}
+
+    def spelled(self, _training: Training) -> None:
+        """No script has one yet."""

@@ -1,0 +1,30 @@
+"""Pipelining: rows that microbatches do not share evenly are split by `tensor_split` and then refused.
+
+torch 2.9.0 raises in the first stage; in 2.15.0 a later stage computes with buffers of another size.
+"""
+
+import os
+import signal
+import tempfile
+import traceback
+
+import torch
+from torch import distributed, multiprocessing, nn
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+
+def main(rank: int, rendezvous: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    torch.set_default_dtype(torch.float64)  # torch 2.9 cannot begin over gloo otherwise
+    stage = PipelineStage(nn.Linear(4, 4), rank, 2, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.functional.mse_loss)
+    ones = torch.ones(3, 4)
+    try:
+        schedule.step(*([ones] if rank == 0 else []), target=ones)
+    except RuntimeError:
+        traceback.print_exc()
+        os.kill(os.getpid(), signal.SIGKILL)  # the other rank waits for this one
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(main, (tempfile.mktemp(),), 2)

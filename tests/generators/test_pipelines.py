@@ -1,0 +1,48 @@
+"""The path of pipelines: what it draws, and that a pipeline takes nearly all of it."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from difftest.cases.case import Case
+from difftest.cases.parts import parts
+from difftest.cases.pipelining import SINGLE
+from generators.cases import case_at, cases
+from generators.paths import chosen
+from workers.backends import torch_pipeline
+
+quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def test_the_path_runs_only_if_named() -> None:
+    assert "pipelines" not in chosen(None)
+
+
+@quietly
+@given(cases(paths=("pipelines",)))
+def test_a_case_of_pipelines_is_valid_and_has_stages_on_every_rank(case: Case) -> None:
+    assert Case.from_json(case.to_json()) == case
+    assert case.staged
+    assert case.layout.mesh.names[0] == "pp"
+    assert case.staged.microbatches * case.layout.data_ranks <= case.part_rows
+    if case.staged.schedule in SINGLE:
+        assert case.staged.microbatches >= case.staged.stages
+
+
+@pytest.mark.long
+def test_every_schedule_and_form_is_drawn_with_every_kind_of_stage() -> None:
+    drawn = [case_at(0, index, paths=("pipelines",), max_world_size=4) for index in range(200)]
+    counts = Counter(name for case in drawn for own in parts(case).values() for name in own)
+    schedules = {name for name in counts if name.startswith("pipeline ") and "=" not in name}
+    assert len(schedules) == 7
+    assert {name for name in counts if name.startswith("pipeline hands=")} == {
+        f"pipeline hands={form}" for form in ("view", "two", "unused", "integers", "strided")
+    }
+    assert {case.layout.mesh.names[1:] for case in drawn} >= {(), ("dp",), ("dp_shard",), ("tp",)}
+    assert counts["accumulation"] > 20
+    assert min(counts["frozen_layers"], counts["pipeline scaled=True"]) > 20
+    uneven = [case for case in drawn if case.staged and case.part_rows % case.staged.microbatches]
+    assert uneven
+    refused = Counter(torch_pipeline.unsupported(case) for case in drawn)
+    assert refused[None] > 160

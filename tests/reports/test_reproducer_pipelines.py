@@ -1,0 +1,59 @@
+"""Scripts of pipelines: the stages, the schedule and what is shared, and which cases no script has."""
+
+import ast
+from typing import Any
+
+import msgspec
+import pytest
+from samples import a_case
+
+from difftest.cases.case import Case, Training
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layout import Replicate, Shard
+from difftest.cases.pipelining import Pipeline
+from difftest.judge.stage import Stage
+from reports.reproducer.fault import Fault
+from reports.reproducer.reproducer import refusal, render
+
+GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-3)
+R = Replicate()
+
+
+def piped(*axes: tuple[str, int], training: Training | None = None, **options: object) -> Case:
+    mesh = (("pp", 2), *axes)
+    batch = tuple(Shard(0) if name.startswith("dp") else R for name, _ in mesh)
+    case = a_case((Linear(inputs=4, outputs=4),) * 4, mesh=mesh, batch=batch, training=training or Training())
+    given: dict[str, Any] = {"cuts": (1,), "microbatches": 4, **options}
+    pipeline = Pipeline(**given)
+    return msgspec.structs.replace(case, pipeline=pipeline)
+
+
+@pytest.mark.parametrize(
+    ("case", "lines"),
+    [
+        (piped(schedule="1F1B"), ["start, end = [(0, 1), (1, 4)][number]", "get_schedule_class('1F1B')("]),
+        (
+            piped(schedule="ZBVZeroBubble", cuts=(1, 2, 3), scaled=True),
+            ["own = [[0, 3], [1, 2]][", "scale_grads=True", "losses_of[-1](output, y) * 4"],
+        ),
+        (piped(("dp", 2)), ["DistributedDataParallel(part, process_group=mesh.get_group('dp'))"]),
+        (
+            piped(hands="two"),
+            ["super().forward(x + further[0] if further else x)", "output * 0.5, output * 0.5"],
+        ),
+        (piped(hands="view"), ["output.unsqueeze(0).squeeze(0)"]),
+        (piped(training=Training(accumulation=2)), ["for part in range(2):", "run(model, x, y, loss_of)"]),
+    ],
+)
+def test_a_script_has_the_stages_of_its_case(case: Case, lines: list[str]) -> None:
+    assert refusal(case, "torch_pipeline") is None
+    text = render(case, "torch_pipeline", GRADIENT, "a fault", plain=True)
+    ast.parse(text)
+    assert [line for line in lines if line not in text] == []
+
+
+def test_clipping_and_shards_over_stages_have_no_script() -> None:
+    clipped = piped(training=Training(clip_norm=1.0))
+    assert refusal(clipped, "torch_pipeline") == "no template clips over stages"
+    assert "wraps them in DDP" in (refusal(piped(("dp_shard", 2)), "torch_pipeline") or "")
+    assert "cannot write" in (refusal(piped(), "torch_ddp") or "")

@@ -1,0 +1,128 @@
+"""Pipelines in real processes: each schedule agrees, and a planted fault shows and is blamed on its rank."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from real_runs import agrees, oracle_trace
+from sharded_cases import S0, R, a_sharded_case
+
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layout import Mesh, Placements
+from difftest.cases.model import Model
+from difftest.cases.options import Feature
+from difftest.cases.pipelining import Pipeline
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Failure, Trace
+from workers import faults
+from workers.isolate import sandbox
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+BACKEND = "torch_pipeline"
+STEPS = Training(steps=2, optimizer="momentum", learning_rate=0.0625, clip_norm=0.25)
+MODEL = Model(
+    layers=(
+        Linear(inputs=6, outputs=8),
+        Activation(function="tanh"),
+        Linear(inputs=8, outputs=8),
+        Linear(inputs=8, outputs=8),
+        Activation(function="tanh"),
+        Linear(inputs=8, outputs=4),
+    )
+)
+PAIR = Mesh((("pp", 2),))
+FOUR = (2, 3, 5)
+
+
+def piped(
+    mesh: Mesh = PAIR,
+    sharded: Placements | None = None,
+    *,
+    training: Training = STEPS,
+    rows: int = 16,
+    **options: Any,  # noqa: ANN401  a pipeline's
+) -> Case:
+    batch = tuple(S0 if name.startswith("dp") else R for name in mesh.names)
+    layout = {"": sharded} if sharded else {}
+    case = a_sharded_case(mesh, batch, layout, training=training, model=MODEL)
+    given: dict[str, Any] = {"cuts": (3,), "microbatches": 4, **options}
+    pipeline = Pipeline(**given)
+    return msgspec.structs.replace(
+        case, path="pipelines", pipeline=pipeline, data=Data(batch=rows * training.accumulation)
+    )
+
+
+def assert_agrees(case: Case) -> None:
+    outcome = sandbox.run(case, BACKEND)
+    assert agrees(case, BACKEND, outcome), outcome
+
+
+def checks_of(case: Case, fault: str = "") -> set[str]:
+    """The checks by which a run diverges."""
+    outcome = sandbox.run(case, BACKEND, options={faults.VARIABLE: fault} if fault else {})
+    assert isinstance(outcome, Trace), outcome
+    comparison = compare(case, BACKEND, "torch", oracle_trace(case), outcome)
+    return {one.check for one in comparison.divergences}
+
+
+@pytest.mark.parametrize("hands", ["tensor", "view", "two"])
+@pytest.mark.parametrize("schedule", ["GPipe", "1F1B"])
+def test_one_stage_a_rank_agrees(schedule: str, hands: str) -> None:
+    assert_agrees(piped(schedule=schedule, hands=hands, scaled=True))
+
+
+@pytest.mark.parametrize("schedule", ["LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble"])
+def test_two_stages_a_rank_agree(schedule: str) -> None:
+    assert_agrees(piped(schedule=schedule, cuts=FOUR, hands="two"))
+
+
+@pytest.mark.parametrize(
+    ("axis", "sharded"), [("dp", None), ("dp_shard", (R, S0))], ids=["replicated", "sharded"]
+)
+def test_data_axes_within_the_stages_agree(axis: str, sharded: Placements | None) -> None:
+    assert_agrees(piped(Mesh((("pp", 2), (axis, 2))), sharded, schedule="1F1B", scaled=True))
+
+
+def test_frozen_layers_and_accumulated_parts_agree() -> None:
+    frozen = Feature(name="frozen_layers", options={"first": 0, "count": 3})
+    case = msgspec.structs.replace(
+        piped(training=msgspec.structs.replace(STEPS, accumulation=2)), features=(frozen,)
+    )
+    assert_agrees(case)
+
+
+def test_on_one_device_there_is_no_pipeline() -> None:
+    assert_agrees(piped().unsharded())
+
+
+def test_gradients_that_are_divided_again_by_a_second_part_are_wrong() -> None:
+    case = piped(training=msgspec.structs.replace(STEPS, accumulation=2), scaled=True)
+    assert "gradients" in checks_of(case)
+
+
+@pytest.mark.parametrize(
+    ("fault", "options"),
+    [
+        ("microbatches_swapped", {}),
+        ("microbatches_not_divided", {"scaled": True}),
+        ("stale_stages", {}),
+        ("second_output_stale", {"hands": "two"}),
+    ],
+)
+def test_a_planted_fault_of_pipelines_diverges(fault: str, options: dict[str, Any]) -> None:
+    case = piped(**options)
+    assert faults.all_faults()[fault].reaches(case)
+    assert not faults.all_faults()[fault].reaches(case.unsharded())
+    assert checks_of(case, fault)
+
+
+def test_a_stage_that_fails_is_named_and_not_the_ranks_that_wait_for_it() -> None:
+    case = piped(Mesh((("pp", 3),)), cuts=(2, 4), schedule="1F1B")
+    outcome = sandbox.run(case, BACKEND, options={faults.VARIABLE: "stage_raises"})
+    assert isinstance(outcome, Failure)
+    assert (outcome.rank, outcome.kind) == (2, "RuntimeError")
+    assert outcome.message == "planted: a stage of pipelines raises"

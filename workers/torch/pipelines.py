@@ -1,0 +1,185 @@
+"""A model in the stages of `torch.distributed.pipelining`: a rank's layers, and a schedule over all of them.
+
+Stages live on different ranks, so what a rank holds is shared over the pipeline once it is read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
+from difftest.judge.outcome import Sharded
+from workers.torch.process_groups import Member
+
+if TYPE_CHECKING:
+    from workers.training.session import Loss
+
+Wrap: TypeAlias = Callable[["StageModule"], nn.Module]
+"""From the module of a stage to the one that data or tensor parallelism makes of it."""
+
+HALF = 0.5
+
+
+class StageModule(nn.Sequential):
+    """The layers of one stage, with the names that they have in the model."""
+
+    def __init__(self, layers: Mapping[str, nn.Module], hands: Handed, *, first: bool, last: bool) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.hands, self.first, self.last = hands, first, last
+
+    def forward(self, *given: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+        """What the stage before gave, or the inputs; and what the next one is given."""
+        whole = given[0] + given[1] if self.hands == "two" and not self.first else given[0]
+        return self._handed(super().forward(whole))
+
+    def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+        match "tensor" if self.last and self.hands != "view" else self.hands:
+            case "view":
+                return output.unsqueeze(0).squeeze(0)
+            case "two":
+                return output * HALF, output * HALF
+            case "unused":
+                return output, output.square()
+            case "integers":
+                return output, torch.arange(len(output), device=output.device)
+            case "strided":
+                return output.transpose(0, -1).contiguous().transpose(0, -1)
+        return output
+
+
+class Stages(nn.Module):
+    """The layers of all stages of a rank, with the names that they have in the model."""
+
+    def __init__(self, modules: Sequence[StageModule]) -> None:
+        super().__init__()
+        for stage in modules:
+            for name, layer in stage.named_children():
+                self.add_module(name, layer)
+
+
+@dataclass(slots=True)
+class RankPipeline:
+    """One rank's part of a pipeline. `loss` is that of the step that runs."""
+
+    member: Member
+    pipeline: Pipeline
+    wrap: Wrap
+    scale: float
+    own: list[int] = field(default_factory=list)
+    schedule: Any = None
+    loss: "Loss | None" = None
+    begun: bool = False
+
+    @property
+    def group(self) -> "distributed.ProcessGroup":
+        """The ranks that have the stages."""
+        return self.member.mesh.get_group(AXIS)
+
+    def place(self, module: nn.Module) -> nn.Module:
+        """The layers of this rank's stages, on its device, wrapped; makes the schedule."""
+        ranks, at = self.group.size(), self.group.rank()
+        layers = self.pipeline.layers(len(self.member.case.model.layers))
+        self.own = [i for i in range(len(layers)) if self.pipeline.rank_of(i, ranks) == at]
+        modules = [
+            StageModule(
+                {str(layer): module.get_submodule(str(layer)) for layer in layers[index]},
+                self.pipeline.hands,
+                first=index == 0,
+                last=index == len(layers) - 1,
+            ).to(self.member.device)
+            for index in self.own
+        ]
+        wrapped = [self.wrap(stage) for stage in modules]
+        stages = [
+            PipelineStage(stage, index, len(layers), self.member.device, group=self.group)
+            for index, stage in zip(self.own, wrapped, strict=True)
+        ]
+        self.schedule = get_schedule_class(self.pipeline.schedule)(
+            stages[0] if self.pipeline.schedule in SINGLE else stages,
+            n_microbatches=self.pipeline.microbatches,
+            loss_fn=self._loss,
+            scale_grads=self.pipeline.scaled,
+        )
+        return Stages(modules)
+
+    def _loss(self, output: Tensor, targets: Tensor) -> Tensor:
+        """That of a microbatch, as large as the schedule's division of gradients makes necessary."""
+        assert self.loss  # noqa: S101  `run` sets it
+        return self.loss(output, targets) * (self.scale * self._divisor)
+
+    @property
+    def _divisor(self) -> int:
+        return self.pipeline.microbatches if self.pipeline.scaled else 1
+
+    def run(
+        self, parts: Sequence[Sequence[Tensor]], loss: "Loss", total: Callable[[Tensor], Tensor]
+    ) -> tuple[list[Tensor], Tensor]:
+        """Forward and backward of each part's microbatches: the parts' outputs and the loss of all.
+
+        `parts` have the inputs and the targets that this rank is fed.
+        """
+        self.loss, outputs, losses = loss, list[Tensor](), list[Tensor]()
+        last = self.pipeline.stages - 1
+        for inputs, targets in parts:
+            own: list[Tensor] = []
+            with self._handshake():
+                output = self.schedule.step(
+                    *([inputs] if 0 in self.own else []),
+                    target=targets if last in self.own else None,
+                    losses=own,
+                )
+            if last in self.own:
+                outputs.append(output.detach())
+                losses.append(torch.stack([one.detach() for one in own]).sum())
+        there: list[Any] = [
+            outputs,
+            torch.stack(losses).sum() / (self.scale * self._divisor) if losses else None,
+        ]
+        source = distributed.get_global_rank(self.group, self.pipeline.rank_of(last, self.group.size()))
+        distributed.broadcast_object_list(there, source, self.group)
+        return there[0], total(there[1])
+
+    @contextmanager
+    def _handshake(self) -> Iterator[None]:
+        """Around the first step, tensors of torch's default dtype have 8 bytes.
+
+        Stages first send each other their index, which torch 2.9 receives in one of the default dtype; gloo
+        aborts where the sizes differ (`pipeline_handshake_over_gloo`).
+        """
+        usual = torch.get_default_dtype()
+        if not self.begun:
+            torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(usual)
+        self.begun = True
+
+    def shared(self, held: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
+        """What any rank of the pipeline holds, as if this one held it."""
+        everything: list[Mapping[Any, Sharded]] = [{} for _ in range(self.group.size())]
+        distributed.all_gather_object(everything, held, self.group)
+        return {
+            key: replace(one, pieces={self.member.rank: next(iter(one.pieces.values()))})
+            for each in everything
+            for key, one in each.items()
+        }
+
+    def clip(self, parameters: Iterator[nn.Parameter], norm: float) -> None:
+        """By the norm of the gradients of all stages, as torchtitan does."""
+        trained = list(parameters)
+        total = get_total_norm([one.grad for one in trained if one.grad is not None])
+        total = total.full_tensor() if isinstance(total, DTensor) else total
+        squared = total**2
+        distributed.all_reduce(squared, group=self.group)
+        clip_grads_with_norm_(trained, norm, squared**HALF)

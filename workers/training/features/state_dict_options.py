@@ -1,0 +1,66 @@
+"""`get_state_dict` and `set_state_dict` with the options that trainers give them, in the middle of a run.
+
+What was read is then all there is: parameters are set to zero and the optimizer forgets its state. Equal to a
+run that does not.
+"""
+
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.utils import _pytree
+
+from difftest.cases.features.state_dict_options import Options
+from difftest.ground.errors import UnsupportedError
+from workers.training.features import Hooks, TrainingProgress, nothing
+
+READ = {
+    "full": StateDictOptions(full_state_dict=True),
+    "offloaded": StateDictOptions(cpu_offload=True),
+    "broadcast": StateDictOptions(full_state_dict=True, cpu_offload=True),
+    "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
+    "loose": StateDictOptions(strict=False),
+}
+"""The options with which a state is read."""
+
+LOADED = {**READ, "broadcast": StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)}
+"""Those with which it is loaded."""
+
+
+def hooks(options: Options) -> Hooks:
+    """Before step `step`."""
+
+    def before(progress: TrainingProgress) -> None:
+        if progress.step == options.step:
+            _reload(progress.module, progress.optimizer, options.form)
+
+    return Hooks(before=before, leaves_device=True)
+
+
+equal = nothing
+
+
+def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str) -> None:
+    if not distributed.is_initialized() or any(one.device.type == "xla" for one in module.parameters()):
+        msg = "those who have a state are the ranks of a process group of torch's"
+        raise UnsupportedError(msg)
+    weights, kept = state_of(module, optimizer, form)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    optimizer.state.clear()
+    set_state_dict(
+        module,
+        optimizer,
+        model_state_dict=weights,
+        optim_state_dict=kept,
+        options=LOADED[form],
+    )
+
+
+def state_of(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str) -> tuple[Any, Any]:
+    """The state of both, copied: loading it begins with other values in the same tensors."""
+    weights, kept = get_state_dict(module, optimizer, options=READ[form])
+    copied = _pytree.tree_map_only(torch.Tensor, torch.clone, (weights, kept))
+    return copied[0], copied[1]
