@@ -72,7 +72,8 @@ NORMS: Mapping[str, tuple[tuple[int, ...], Callable[[Floats], Floats], tuple[obj
 
 
 def normalized(rows: Floats, variance: Floats) -> Floats:
-    return (rows - rows.mean(1, keepdims=True)) / np.sqrt(np.maximum(variance, 0.0)[:, None] + 1e-5)
+    deviation = np.sqrt(np.maximum(variance, 0.0)[:, None] + 1e-5)
+    return np.asarray((rows - rows.mean(1, keepdims=True)) / deviation)
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -112,7 +113,7 @@ SELU = 1.6732632423543772 * SELU_SCALE
 @pytest.mark.parametrize("name", ["elu", "celu", "selu"])
 def test_the_gradient_of_elu_takes_the_input_for_the_result(name: str) -> None:
     given, came_back = np.array([-2.0, -0.5, 1.0, 3.0]), np.array([0.3, -1.0, 2.0, 0.7])
-    options = {"alpha": 0.5} if name != "selu" else {}
+    options: dict[str, Any] = {"alpha": 0.5} if name != "selu" else {}
     case = of(name, *given, **options)
     below = {
         "elu": (0.5 * np.exp(given), given + 0.5),
