@@ -14,7 +14,10 @@ from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
 from difftest.cases.options import Feature
 from difftest.cases.pipelining import Pipeline
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
+from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Trace
 from workers import faults
 from workers.isolate import sandbox
@@ -36,6 +39,7 @@ MODEL = Model(
 )
 PAIR = Mesh((("pp", 2),))
 FOUR = (2, 3, 5)
+FROZEN = Feature(name="frozen_layers", options={"first": 0, "count": 3})
 
 
 def piped(
@@ -61,12 +65,15 @@ def assert_agrees(case: Case) -> None:
     assert agrees(case, BACKEND, outcome), outcome
 
 
-def checks_of(case: Case, fault: str = "") -> set[str]:
-    """The checks by which a run diverges."""
+def divergences_of(case: Case, fault: str = "") -> tuple[Divergence, ...]:
     outcome = sandbox.run(case, BACKEND, options={faults.VARIABLE: fault} if fault else {})
     assert isinstance(outcome, Trace), outcome
-    comparison = compare(case, BACKEND, "torch", oracle_trace(case), outcome)
-    return {one.check for one in comparison.divergences}
+    return compare(case, BACKEND, "torch", oracle_trace(case), outcome).divergences
+
+
+def checks_of(case: Case, fault: str = "") -> set[str]:
+    """The checks by which a run diverges."""
+    return {one.check for one in divergences_of(case, fault)}
 
 
 @pytest.mark.parametrize("hands", ["tensor", "view", "two"])
@@ -83,16 +90,36 @@ def test_two_stages_a_rank_agree(schedule: str) -> None:
 @pytest.mark.parametrize(
     ("axis", "sharded"), [("dp", None), ("dp_shard", (R, S0))], ids=["replicated", "sharded"]
 )
-def test_data_axes_within_the_stages_agree(axis: str, sharded: Placements | None) -> None:
-    assert_agrees(piped(Mesh((("pp", 2), (axis, 2))), sharded, schedule="1F1B", scaled=True))
+@pytest.mark.parametrize(("schedule", "cuts"), [("1F1B", (3,)), ("InterleavedZeroBubble", FOUR)])
+def test_data_axes_within_the_stages_agree(
+    schedule: str, cuts: tuple[int, ...], axis: str, sharded: Placements | None
+) -> None:
+    assert_agrees(piped(Mesh((("pp", 2), (axis, 2))), sharded, schedule=schedule, cuts=cuts, scaled=True))
 
 
 def test_frozen_layers_and_accumulated_parts_agree() -> None:
-    frozen = Feature(name="frozen_layers", options={"first": 0, "count": 3})
-    case = msgspec.structs.replace(
-        piped(training=msgspec.structs.replace(STEPS, accumulation=2)), features=(frozen,)
-    )
+    case = piped(training=msgspec.structs.replace(STEPS, accumulation=2))
+    assert_agrees(msgspec.structs.replace(case, features=(FROZEN,)))
+
+
+def test_frozen_layers_that_are_split_are_trained_which_is_known() -> None:
+    case = piped(Mesh((("pp", 2), ("tp", 2))), (R, S0), schedule="1F1B")
     assert_agrees(case)
+    case = msgspec.structs.replace(case, features=(FROZEN,))
+    first = divergences_of(case)[0]
+    assert "frozen_trained" in first.predicted
+    assert read_ledger().entry(first, case, utc_today())
+
+
+@pytest.mark.parametrize(
+    ("schedule", "check"),
+    [("LoopedBFS", "loss"), ("Interleaved1F1B", "loss"), ("InterleavedZeroBubble", "gradients")],
+)
+def test_what_fewer_microbatches_than_ranks_make_wrong_is_known(schedule: str, check: str) -> None:
+    case = piped(schedule=schedule, cuts=FOUR, microbatches=1)
+    first = divergences_of(case)[0]
+    assert first.check == check
+    assert read_ledger().entry(first, case, utc_today())
 
 
 def test_on_one_device_there_is_no_pipeline() -> None:
