@@ -24,5 +24,5 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     return any(
         not np.array_equal(run.beside(key)[2].full(run.case.layout.mesh), initial[key[2]])
         for key in keys
-        if run.measured[key].ratio > 0.0
+        if key in run.measured
     )
