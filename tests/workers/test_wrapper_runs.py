@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from real_runs import agrees, oracle_trace
+from real_runs import agrees, oracle_trace, together
 from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
@@ -19,6 +19,7 @@ from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Replication
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.ground import plugins
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Trace
 from workers import faults
@@ -137,6 +138,25 @@ def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:
     assert "out of bounds for dimension 1 with size 0" in outcome.message
 
 
+FORMS = ("full", "offloaded", "broadcast", "flattened", "loose")
+STATES = {form: featured("state_dict_options", step=1, form=form) for form in FORMS}
+
+
+@pytest.mark.parametrize("backend", ["torch_fsdp", "torch_ddp"])
+def test_a_state_that_is_read_and_loaded_in_any_form_changes_nothing(backend: str) -> None:
+    cases = list(STATES.values())
+    if backend == "torch_ddp":
+        whole = a_sharded_case(Mesh((("dp", 2),)), model=WITH_BLOCK, training=PARTS)
+        cases = [msgspec.structs.replace(whole, features=case.features) for case in cases]
+    outcomes = together(cases, backend)
+    wrong = [
+        (form, outcome)
+        for form, case, outcome in zip(FORMS, cases, outcomes, strict=True)
+        if isinstance(outcome, InfrastructureError) or not agrees(case, backend, outcome)
+    ]
+    assert wrong == []
+
+
 def test_a_kept_state_dict_of_uneven_shards_is_found_to_be_old() -> None:
     case = featured("kept_state_dict")
     compared = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))
@@ -232,6 +252,7 @@ SHOWS = {
     "block_not_skipped": (SHARDINGS["skipped"], "torch_dtensor"),
     "stays_frozen": (SHARDINGS["unfreezing"], "torch_dtensor"),
     "kept_copy": (featured("kept_state_dict"), "torch_dtensor"),
+    "state_without_optimizer": (STATES["full"], "torch_fsdp"),
     "divided_twice": (SHARDINGS["divided"], "torch_fsdp"),
     "replicas_left_out": (SHARDINGS["scattered"], "torch_fsdp"),
     "parts_replaced": (SHARDINGS["every part"], "torch_fsdp"),
