@@ -93,7 +93,7 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
 
     Exit status 1 when there is no clear answer.
 
-    A finding is looked for with its reproducer. If it has none, its case is run, with difftest installed in
+    A finding is tested by its reproducer. If it has none, its case is run, with difftest installed in
     every environment. A reproducer that difftest did not write and run for you is run only if you agree. A
     script of your own must exit with status 0 where the fault is present and 1 where it is absent.
     """

@@ -30,7 +30,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     *,
     as_json: Json,
 ) -> int:
-    """Print how much the known faults hide: nothing runs, and no framework is needed.
+    """Print how much the known faults hide; this runs no case and needs no framework.
 
     A share says in which part of a backend's cases any mismatch of a check would be called known, whatever
     its size, tensor and nature. Exit status 1 where one is above 2 %.

@@ -93,7 +93,7 @@ GROUP = Group.FIND
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
 
-    Nothing is run. Of two trainings that difftest.record has recorded: where they part, and whether it is
+    Nothing is run. For two trainings recorded by difftest.record: where they diverge, and whether that is
     rounding.
     """
     noise, names, by, script = (options.pop(name) for name in ("noise", "names", "by", "script"))

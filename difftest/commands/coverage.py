@@ -34,7 +34,7 @@ GROUP = Group.REPORT
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @own_options
 def command(directory: Path, *, as_json: Json) -> None:
-    """Print what the campaigns in DIR, an --out, compared with a verdict, and what they did not reach.
+    """Print what the campaigns in DIR reached, and what they did not.
 
     Operators count by direction, by how their operands were cut, by dtype, regime and side. --json has all of
     them.

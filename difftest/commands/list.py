@@ -35,7 +35,7 @@ class PluginKind(click.Choice[str]):
 @click.argument("kind", type=PluginKind(tuple(KINDS)))
 @own_options
 def command(kind: str, *, as_json: Json) -> None:
-    """List the backends, paths, checks or formats, with what each is for."""
+    """List the backends, paths, checks or formats, each with its purpose."""
     about = {name: _first_line(plugins.file(KINDS[kind], name)) for name in plugins.names(KINDS[kind])}
     if as_json:
         print_json({kind: about})

@@ -18,7 +18,7 @@ GROUP = Group.ASK
 @click.argument("source", required=False)
 @own_options
 def command(source: str | None, *, as_json: Json) -> None:
-    """List the sources of models by name, or of a SOURCE such as hf the names.
+    """List the sources of named models, or the names of a SOURCE such as hf.
 
     A model, such as hf:llama, is built at a size that fits, and what it is fed is printed.
     """

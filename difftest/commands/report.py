@@ -28,7 +28,7 @@ GROUP = Group.REPORT
 )
 @own_options
 def command(directory: Path, formats: tuple[str, ...] | None, ledger: KnownFaults, *, as_json: Json) -> None:
-    """Write the reports of DIR, the --out of a campaign, again, with what the ledger says today.
+    """Write the reports of a campaign's folder DIR again, with today's ledger.
 
     Damaged records are set aside first. A finding that the ledger knows by now is known from here on; one
     whose entry has expired is new again.

@@ -123,7 +123,7 @@ GROUP = Group.ASK
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings, or with --green whether a green result can be trusted.
 
-    Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
+    Exit status 1 when a rate misses its limit, or a campaign that must fail ends in 0.
     """
     request = SelftestRequest(**options)
     try:

@@ -56,7 +56,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     trust: Trust,
     as_json: Json,
 ) -> int:
-    """Run the findings of a campaign again: those that are named, or all.
+    """Run a campaign's findings again: the named ones, or all.
 
     Exit status 1 when the ledger is out of date: an entry has expired, or the fault of an entry is gone.
     """

@@ -25,7 +25,7 @@ from generators.models import Purpose
 from generators.paths import drawn_alone
 
 if TYPE_CHECKING:
-    from generators.layers import ByParameter, Placement
+    from generators.layers import ByParameter, Layers, Placement
 
 DEFAULT = False
 IN_BLOCKS = False
@@ -103,7 +103,8 @@ def _models(draw: st.DrawFn, *, ranks: int, unit: int, exact: bool) -> Model:
         )
     )
     model = draw(mixed(*kinds))
-    layers = tuple(layer for layer in model.layers if _stands_alone(layer)) or (Linear(inputs=4, outputs=4),)
+    alone: Layers = tuple(layer for layer in model.layers if _stands_alone(layer))
+    layers: Layers = alone or (Linear(inputs=4, outputs=4),)
     last = Model(layers=layers, sequence=model.sequence).outputs
     wanted = draw(st.integers(ranks, max(ranks, min(MOST_LAYERS, 3 * ranks))))
     having = sum(bool(layer.shapes()) or layer.held is not None for layer in layers)
@@ -153,7 +154,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         case, pipeline=pipeline, data=msgspec.structs.replace(case.data, batch=rows)
     )
     fitting = [name for name in FEATURES if not exact and training_features.fits(name, case)]
-    if fitting and draw(sometimes(one_in=3)):
+    if bool(fitting) and draw(sometimes(one_in=3)):
         feature = training_features.drawn(draw, draw(st.sampled_from(fitting)), case)
         case = msgspec.structs.replace(case, features=(feature,))
     return case

@@ -26,9 +26,9 @@ MOST_NIGHTS = 30
 
 COLUMNS = (
     ("new", "causes that no earlier campaign showed"),
-    ("need you", "causes it showed that nobody has explained until today"),
+    ("need you", "causes it showed that are still unexplained today"),
     ("shown", "all causes it showed; a cause has one line among the findings above"),
-    ("fixed", "causes that a triage before the next campaign did not find any more"),
+    ("fixed", "causes that triage no longer found before the next campaign"),
     ("agree, %", "comparisons that agree"),
     ("cases", "cases and programs"),
     ("per hour", "cases and programs an hour, from the first to the last run"),

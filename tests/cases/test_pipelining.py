@@ -1,6 +1,7 @@
 """Stages of a pipeline as data: what is valid, who has a stage, and how reduction keeps them valid."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +25,8 @@ R = Replicate()
 
 def piped(ranks: int = 2, **options: object) -> Case:
     case = a_case(LAYERS, mesh=(("pp", ranks),), batch=(R,))
-    return msgspec.structs.replace(case, pipeline=Pipeline(**{"cuts": (3,), "microbatches": 4, **options}))  # type: ignore[arg-type]
+    given: dict[str, Any] = {"cuts": (3,), "microbatches": 4, **options}
+    return msgspec.structs.replace(case, pipeline=Pipeline(**given))
 
 
 def test_a_case_without_stages_has_the_text_that_it_had() -> None:

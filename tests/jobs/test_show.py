@@ -161,7 +161,7 @@ def test_a_campaign_ends_with_what_needs_somebody_and_counts_the_rest(
     assert lines[4:] == [
         "  beside them: 1 reported",
         "  difftest show 00000000  has the evidence of the first",
-        "  difftest file 00000000  takes it to a draft, which nobody posts but you",
+        "  difftest file 00000000  writes an issue draft; nothing is posted",
         "reports: report.html",
     ]
 

@@ -1,6 +1,7 @@
 """Scripts of pipelines: the stages, the schedule and what is shared, and which cases no script has."""
 
 import ast
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,8 @@ def piped(*axes: tuple[str, int], training: Training | None = None, **options: o
     mesh = (("pp", 2), *axes)
     batch = tuple(Shard(0) if name.startswith("dp") else R for name, _ in mesh)
     case = a_case((Linear(inputs=4, outputs=4),) * 4, mesh=mesh, batch=batch, training=training or Training())
-    pipeline = Pipeline(**{"cuts": (1,), "microbatches": 4, **options})  # type: ignore[arg-type]
+    given: dict[str, Any] = {"cuts": (1,), "microbatches": 4, **options}
+    pipeline = Pipeline(**given)
     return msgspec.structs.replace(case, pipeline=pipeline)
 
 

@@ -76,8 +76,8 @@ def pipeline_case(**options: Any) -> Case:  # noqa: ANN401
     """A case of two Linear layers, each a stage on a rank of its own; `options` are those of the pipeline."""
     layers = (Linear(inputs=4, outputs=3), Linear(inputs=3, outputs=3))
     case = a_case(layers, mesh=(("pp", 2),), batch=(Replicate(),), path="pipelines")
-    pipeline = Pipeline(**{"cuts": (1,), "microbatches": 2, **options})
-    return msgspec.structs.replace(case, pipeline=pipeline)
+    given: dict[str, Any] = {"cuts": (1,), "microbatches": 2, **options}
+    return msgspec.structs.replace(case, pipeline=Pipeline(**given))
 
 
 def train(case: Case, dtype: DType | None = None, order: np.random.Generator | None = None) -> Steps:

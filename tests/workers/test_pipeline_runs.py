@@ -49,7 +49,8 @@ def piped(
     batch = tuple(S0 if name.startswith("dp") else R for name in mesh.names)
     layout = {"": sharded} if sharded else {}
     case = a_sharded_case(mesh, batch, layout, training=training, model=MODEL)
-    pipeline = Pipeline(**{"cuts": (3,), "microbatches": 4, **options})
+    given: dict[str, Any] = {"cuts": (3,), "microbatches": 4, **options}
+    pipeline = Pipeline(**given)
     return msgspec.structs.replace(
         case, path="pipelines", pipeline=pipeline, data=Data(batch=rows * training.accumulation)
     )
@@ -64,8 +65,8 @@ def checks_of(case: Case, fault: str = "") -> set[str]:
     """The checks by which a run diverges."""
     outcome = sandbox.run(case, BACKEND, options={faults.VARIABLE: fault} if fault else {})
     assert isinstance(outcome, Trace), outcome
-    found = compare(case, BACKEND, "torch", oracle_trace(case), outcome)
-    return {one.check for one in found.divergences}
+    comparison = compare(case, BACKEND, "torch", oracle_trace(case), outcome)
+    return {one.check for one in comparison.divergences}
 
 
 @pytest.mark.parametrize("hands", ["tensor", "view", "two"])

@@ -40,7 +40,7 @@ class StageModule(nn.Sequential):
     def forward(self, *given: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
         whole = given[0] + given[1] if self.hands == "two" and not self.first else given[0]
-        return self._handed(super().forward(whole))
+        return self._handed(super().forward(whole))  # type: ignore[no-untyped-call]
 
     def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         match "tensor" if self.last and self.hands != "view" else self.hands:
@@ -141,7 +141,10 @@ class RankPipeline:
             if last in self.own:
                 outputs.append(output.detach())
                 losses.append(torch.stack([one.detach() for one in own]).sum())
-        there = [outputs, torch.stack(losses).sum() / (self.scale * self._divisor) if losses else None]
+        there: list[Any] = [
+            outputs,
+            torch.stack(losses).sum() / (self.scale * self._divisor) if losses else None,
+        ]
         source = distributed.get_global_rank(self.group, self.pipeline.rank_of(last, self.group.size()))
         distributed.broadcast_object_list(there, source, self.group)
         return there[0], total(there[1])

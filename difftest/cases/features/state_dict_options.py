@@ -10,9 +10,9 @@ from difftest.cases.schema import Step
 class Options(FeatureOptions, frozen=True):
     """The step before which that is, and in what form the state is.
 
-    It is whole on every rank (`full`), on the host of the first one (`offloaded`), sent from there when it is
-    loaded (`broadcast`), in pieces with a `flattened` state of the optimizer, or loaded without being
-    `strict`.
+    It is whole on every rank (`full`), in pieces on the host (`offloaded`), whole on the first rank and
+    sent from there when it is loaded (`broadcast`), in pieces with a `flattened` state of the optimizer, or
+    in pieces that are loaded without `strict` (`loose`).
     """
 
     PATH: ClassVar[str] = "wrappers"

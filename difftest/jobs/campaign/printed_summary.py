@@ -90,7 +90,7 @@ def _print_findings(tally: Tally, current: Sequence[Finding], conclusion: Conclu
     if ready := unknown or groups[Standing.UNDERSTOOD]:
         first, which = digest(ready[0]), "the first" if unknown else "the first that is not reported"
         print_line((Style.SOFT, f"  difftest show {first}  has the evidence of {which}"))
-        print_line((Style.SOFT, f"  difftest file {first}  takes it to a draft, which nobody posts but you"))
+        print_line((Style.SOFT, f"  difftest file {first}  writes an issue draft; nothing is posted"))
 
 
 def _print_cause(cause: Cause, *, new: bool) -> None:

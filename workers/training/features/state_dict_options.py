@@ -9,24 +9,22 @@ from typing import Any
 import torch
 from torch import distributed
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.utils import _pytree
 
 from difftest.cases.features.state_dict_options import Options
 from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, TrainingProgress, nothing
 
-READ: dict[str, dict[str, bool]] = {
-    "full": {"full_state_dict": True},
-    "offloaded": {"cpu_offload": True},
-    "broadcast": {"full_state_dict": True, "cpu_offload": True},
-    "flattened": {"flatten_optimizer_state_dict": True},
-    "loose": {"strict": False},
+READ = {
+    "full": StateDictOptions(full_state_dict=True),
+    "offloaded": StateDictOptions(cpu_offload=True),
+    "broadcast": StateDictOptions(full_state_dict=True, cpu_offload=True),
+    "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
+    "loose": StateDictOptions(strict=False),
 }
 """The options with which a state is read."""
 
-LOADED: dict[str, dict[str, bool]] = {
-    **READ,
-    "broadcast": {"full_state_dict": True, "broadcast_from_rank0": True},
-}
+LOADED = {**READ, "broadcast": StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)}
 """Those with which it is loaded."""
 
 
@@ -57,12 +55,12 @@ def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str
         optimizer,
         model_state_dict=weights,
         optim_state_dict=kept,
-        options=StateDictOptions(**LOADED[form]),
+        options=LOADED[form],
     )
 
 
 def state_of(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str) -> tuple[Any, Any]:
     """The state of both, copied: loading it begins with other values in the same tensors."""
-    weights, kept = get_state_dict(module, optimizer, options=StateDictOptions(**READ[form]))
-    copied = torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, (weights, kept))  # noqa: SLF001
+    weights, kept = get_state_dict(module, optimizer, options=READ[form])
+    copied = _pytree.tree_map_only(torch.Tensor, torch.clone, (weights, kept))
     return copied[0], copied[1]
