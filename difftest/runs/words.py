@@ -66,6 +66,8 @@ def place(one: Place, *, measured: bool = True) -> str:
         parts.append(off + times + (unit if times else ""))
     if one.share:
         parts.append(one.share)
+    if one.users:
+        parts.append(f"computed in the backward pass of {', '.join(one.users)}")
     return "; ".join(parts)
 
 
