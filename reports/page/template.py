@@ -1,12 +1,8 @@
 """The templates of pages: Jinja templates in `reports/templates` that escape everything they are given."""
 
-import re
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup, escape
-
-_CODE = re.compile("`([^`]+)`")
 
 
 @cache
@@ -19,10 +15,4 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters["with_code"] = _with_code
     return pages.get_template(name)
-
-
-def _with_code(text: str) -> Markup:
-    """A title, escaped, with what stands in backticks as code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  escaped first
