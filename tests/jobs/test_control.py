@@ -58,7 +58,7 @@ def test_a_backend_that_met_faults_alone_is_right_where_it_agrees_in_the_control
     cluster.machine = Machine(spmd=trained)
     done = campaign(tmp_path)
     assert done.exception is None
-    assert "spmd never agreed: runs case control-0" in done.stderr
+    assert "spmd never agreed: running control case control-0" in done.stderr
     (control,) = controls(tmp_path)
     assert (control.backend, control.verdict) == ("spmd", "agree")
     assert control.case == plain(CASES[0]).id
