@@ -83,16 +83,18 @@ def faults() -> str:
     """The faults of upstream, silent ones first, with what their scripts said of each release."""
     from difftest.findings.faults import read_faults
 
-    rows = ["| fault | whose | kind | releases | script | shown by |", "|---|---|---|---|---|---|"]
+    head = ("fault", "whose", "kind", "releases", "pass of XLA", "script", "shown by")
+    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for fault in sorted(read_faults(), key=lambda fault: (fault.loud, fault.package)):
         issue = f" ([issue]({fault.issue}))" if fault.issue else ""
         on_jax = {f"jaxlib {release}": state for release, state in fault.jaxlib.items()}
         gspmd = {f"jaxlib {release} with GSPMD": state for release, state in fault.gspmd.items()}
         tried = {**fault.releases, **on_jax, **gspmd}
         releases = ", ".join(f"{release} {state}" for release, state in tried.items())
+        passes = ", ".join(f"`{name}` ({release})" for release, name in fault.passes.items())
         script = f"`{fault.name}.py`" + ("; with jaxlib `_on_jax.py`" if fault.on_jax else "")
         shown_by = ", ".join(f"{name} ({at})" if at else name for name, at in fault.origin.items())
-        cells = (fault.title + issue, fault.package, fault.kind, releases, script, shown_by)
+        cells = (fault.title + issue, fault.package, fault.kind, releases, passes, script, shown_by)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -52,13 +52,17 @@ TRACKERS = {"torch": "pytorch", "torch_xla": "xla"}
 class Shown:
     """A script that showed a fault, what it printed, and the versions of the packages that it used.
 
-    `hlo` is what a script on JAX compiles, empty for other scripts.
+    `hlo` is what a script on JAX compiles, empty for other scripts. `guilty_pass` names the pass of XLA that
+    is at fault, with the smallest module before it and after it; empty for other packages.
     """
 
     script: KnownScript
     output: str
     versions: Mapping[str, str]
     hlo: str = ""
+    guilty_pass: str = ""
+    before_pass: str = ""
+    after_pass: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,9 @@ class FaultDraft:
     versions: tuple[str, ...]
     hlo: str
     explanation: str = ""
+    guilty_pass: str = ""
+    before_pass: str = ""
+    after_pass: str = ""
     device: str = "CPU"
 
     @property
@@ -102,6 +109,9 @@ def draft(fault: KnownFault, shown: Shown) -> str:
         output=readable.output(shown.output),
         versions=tuple(versions(fault, shown)),
         hlo=shown.hlo,
+        guilty_pass=shown.guilty_pass,
+        before_pass=shown.before_pass,
+        after_pass=shown.after_pass,
     )
     return "\n".join((*notices(fault), render(content, TRACKERS.get(fault.package, "openxla"))))
 

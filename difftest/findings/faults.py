@@ -72,6 +72,9 @@ class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     is Shardy. `gspmd` maps them to what it said with GSPMD, of a script whose program XLA partitions.
     `raises_on_jax` are as `raises`.
 
+    `passes` (`pass` in files) map releases, such as `jaxlib 0.7.1`, to the pass of XLA that is at fault
+    there, or to what is at fault instead, such as `code generation` (`difftest passes NAME`).
+
     `origin` maps the names of what showed it, the first on record first, to the case and the minutes until it
     showed there, as in `index 94, 1.3 minutes`; empty where they are not recorded.
 
@@ -93,6 +96,7 @@ class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     notes: Mapping[str, str] = {}
     jaxlib: Mapping[str, State] = {}
     gspmd: Mapping[str, State] = {}
+    passes: Mapping[str, str] = msgspec.field(default={}, name="pass")
     origin: Mapping[str, str] = {}
     reason: str = ""
     expires: date | None = None

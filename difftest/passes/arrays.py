@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,11 +48,11 @@ _ITEM = re.compile(r"\([^()]*\)|[^\s,{}()]+")
 def dtype_of(element: str, *, wide: bool) -> np.dtype[Any]:
     """The dtype that holds an element type; `UnreadableError` for one that numpy does not have."""
     if wide and element in _WIDE:
-        return np.dtype(_WIDE[element])
+        return cast("np.dtype[Any]", np.dtype(_WIDE[element]))
     if element not in _OWN:
         msg = f"the element type {element!r} is not supported; allowed: {', '.join(_OWN)}"
         raise UnreadableError(msg)
-    return np.dtype(_OWN[element])
+    return cast("np.dtype[Any]", np.dtype(_OWN[element]))
 
 
 def rounded(array: Array, element: str, *, wide: bool) -> Array:

@@ -423,12 +423,22 @@ def _replica_id(machine: Machine, one: Instruction, given: Sequence[Each]) -> Ea
     return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
 
 
+_OF_PARTITIONS = ("all-to-all", "collective-broadcast")
+"""Collectives whose groups are of partitions where they have a channel."""
+
+
 def _groups(machine: Machine, one: Instruction) -> list[list[int]]:
     """The devices that take part in a collective together, by group."""
     partitions, replicas = machine.module.partitions, machine.module.replicas
     text = one.attributes.get("replica_groups", "{}")
     if one.attributes.get("use_global_device_ids") == "true":
         return movement.groups(text, machine.devices)
+    if "channel_id" in one.attributes and one.opcode in _OF_PARTITIONS:
+        return [
+            [r * partitions + p for p in group]
+            for r in range(replicas)
+            for group in movement.groups(text, partitions)
+        ]
     listed = movement.groups(text, replicas)
     if "channel_id" in one.attributes:  # the replicas of a group, with all of their partitions
         return [[r * partitions + p for r in group for p in range(partitions)] for group in listed]
@@ -546,6 +556,9 @@ def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sha
             made.append([array] * devices)
         else:
             made.append(sharding.cut(array, module.partitions) * module.replicas)
+        if any(part.shape != parameter.shape.dims for part in made[-1]):
+            msg = f"how the parameter {parameter.name} is sharded is not known"
+            raise UnsupportedError(msg)
     return made
 
 

@@ -42,16 +42,17 @@ class Call:
 class Verdict:
     """Which pass is at fault.
 
-    `kind` is `pass`, `crash` (the pass did not end), `code generation` (wrong after the last pass), `frontend` (XLA computes
-    what it was given) or `unclear`. `reason` says it in a sentence. `before` is right and `after` is wrong.
-    `evaluated` of `snapshots` were evaluated.
+    `kind` is `pass`, `crash` (the pass did not end), `code generation` (wrong after the last pass),
+    `frontend` (XLA computes what it was given) or `unclear`. `reason` says it in a sentence, and `control`
+    what was right. `compiled` is the name of the module, `before` is right and `after` is wrong. `evaluated`
+    of `snapshots` were evaluated.
     """
 
     kind: str
     reason: str
     guilty: str = ""
     pipeline: str = ""
-    module: str = ""
+    compiled: str = ""
     before: Snapshot | None = None
     after: Snapshot | None = None
     call: Call | None = None
@@ -92,7 +93,7 @@ UNEVALUATED = (UsageError, ArithmeticError, ValueError, IndexError, TypeError, K
 
 
 def _judge(dump: Dump, call: Call, *, strict: bool) -> Verdict:
-    given: dict[str, Any] = {"module": dump.name, "call": call, "snapshots": len(dump.snapshots)}
+    given: dict[str, Any] = {"compiled": dump.name, "call": call, "snapshots": len(dump.snapshots)}
     try:
         truth = _Truth.of(dump.first, call, strict=strict)
     except UNEVALUATED as error:
@@ -176,7 +177,7 @@ class Layout:
     whole: tuple[tuple[int, ...], ...] = ()
 
     def at(self, snapshot: Snapshot) -> "Layout":
-        """The layout after another snapshot: its shardings, as long as its parameters and results are whole."""
+        """The layout after another snapshot: its shardings, while its parameters and results are whole."""
         try:
             entry = snapshot.module.entry
             parts = entry.result.shape.parts or (entry.result.shape,)
@@ -308,8 +309,9 @@ def drawn(module: Module) -> Iterator[Call]:
 
 def _draw(shape: Shape, regime: str, random: np.random.Generator) -> Array:
     dtype = dtype_of(shape.type, wide=False)
-    if dtype.kind in "iub":
-        return np.asarray(random.integers(0, 2, shape.dims)).astype(dtype)
+    if dtype.kind in "iub":  # as an index, beyond most dims in the second regime
+        most = 9 if regime == REGIMES[1] and dtype.kind != "b" else 2
+        return np.asarray(random.integers(0, most, shape.dims)).astype(dtype)
     plain = random.normal(size=shape.dims)
     if regime == REGIMES[1]:
         plain = np.where(random.random(shape.dims) < 0.2, random.choice([np.nan, np.inf, -np.inf]), plain)  # noqa: PLR2004  a fifth

@@ -10,6 +10,7 @@ from difftest.ground.errors import UsageError
 _COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(r"^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = (?P<rest>.*)$")
 _ARRAY = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[\d,]*)[^}]*\})?")
+_ELEMENT = re.compile(r"(%[\w.\-]+)#(\d+)")
 _COMMENT = re.compile(r"/\*.*?\*/")
 _ORIGIN = re.compile(r", (?:metadata|backend_config|frontend_attributes)=\{")
 _OPENING, _CLOSING = "([{", ")]}"
@@ -89,7 +90,6 @@ class Computation:
         """The instruction whose value it returns."""
         return next(each for each in self.instructions if each.name == self.root)
 
-
     def needed(self) -> tuple[Instruction, ...]:
         """The instructions of which the result depends, operands first."""
         by_name = {one.name: one for one in self.instructions}
@@ -97,7 +97,7 @@ class Computation:
         while stack:
             missing = [each for each in by_name[stack[-1]].operands if each not in done]
             if missing and stack[-1] not in done:
-                stack += missing
+                stack += reversed(missing)
                 continue
             if (name := stack.pop()) not in done:
                 done.add(name)
@@ -170,7 +170,9 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
         given = [one for one in computation.parameters if one not in needed]
         lines = [_line(one, is_root=one.name == computation.root) for one in (*given, *needed)]
         body = "\n".join(lines)
-        parts.append(f"{'ENTRY ' if is_entry else ''}%{computation.name} {_signature(computation)} {{\n{body}\n}}")
+        parts.append(
+            f"{'ENTRY ' if is_entry else ''}%{computation.name} {_signature(computation)} {{\n{body}\n}}"
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -217,9 +219,20 @@ def _computation(name: str, lines: list[str]) -> Computation:
         if begins is None:
             msg = f"no HLO instruction: {line.strip()[:100]!r}"
             raise UnreadableError(msg)
-        instructions.append(_instruction(begins["name"], begins["rest"]))
+        one = _instruction(begins["name"], _ELEMENT.sub(r"\1.element\2", begins["rest"]))
+        instructions += [*_elements(one, instructions), one]
         root = begins["name"] if begins["root"] else root
     return Computation(name, tuple(instructions), root or instructions[-1].name)
+
+
+def _elements(one: Instruction, before: list[Instruction]) -> Iterator[Instruction]:
+    """The parts of tuples that an instruction names as `%t#0`, which are not there yet."""
+    names = {each.name: each for each in before}
+    for name in dict.fromkeys(one.operands):
+        whole, _, index = name.rpartition(".element")
+        if name not in names and whole in names:
+            part = names[whole].shape.parts[int(index)]
+            yield Instruction(name, part, "get-tuple-element", (whole,), {"index": index}, f"%{whole}")
 
 
 def _instruction(name: str, rest: str) -> Instruction:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.passes.hlo import Instruction, Shape, split
+from difftest.passes.hlo import Instruction, Shape, UnreadableError, split
 
 Array: TypeAlias = NDArray[Any]
 
@@ -16,7 +16,7 @@ def broadcast(x: Array, one: Instruction) -> Array:
     """`x` with its dims at the places that `dimensions` names."""
     places = one.numbers("dimensions")
     dims = [1] * len(one.shape.dims)
-    order = np.argsort(places) if places else []
+    order = sorted(range(len(places)), key=lambda at: places[at])
     for place, size in zip(places, x.shape, strict=True):
         dims[place] = size
     return np.broadcast_to(x.transpose(order).reshape(dims), one.shape.dims)
@@ -150,7 +150,20 @@ def scatter_places(x: Array, indices: Array, updates: Array, one: Instruction) -
 
 
 def groups(text: str, everyone: int) -> list[list[int]]:
-    """The groups of a collective: `{{0,1},{2,3}}`, `[2,2]<=[4]`, or all in one group."""
+    """The groups of a collective: `{{0,1},{2,3}}`, `[2,2]<=[4]`, `mesh['a'=2,'b'=2] {'a'}`, or one of all."""
+    if text.startswith("mesh"):
+        written, _, named = text.partition("]")
+        sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", written)}
+        axes = re.findall(r"'([^']+)'", named)
+        if ":" in named or not set(axes) <= {*sizes}:
+            msg = f"no groups of a collective that this program reads: {text[:100]!r}"
+            raise UnreadableError(msg)
+        order = [*(axis for axis in sizes if axis not in axes), *axes]
+        ids = (
+            np.arange(everyone).reshape([*sizes.values()]).transpose([[*sizes].index(axis) for axis in order])
+        )
+        members = int(np.prod([sizes[axis] for axis in axes], dtype=int))
+        return [[int(i) for i in row] for row in ids.reshape(-1, members)]
     if text.startswith("["):
         made, _, source = text.partition("<=")
         dims, order = source.partition("T(")[0], re.findall(r"T\(([\d,]+)\)", source)

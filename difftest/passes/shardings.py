@@ -15,6 +15,8 @@ _TILED = re.compile(
     r"devices=\[(?P<tiles>[\d,]+)\](?:<=\[(?P<dims>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<listed>[\d,]+))"
 )
 
+_NAMED = re.compile(r"\{mesh\[(?P<axes>[^\]]*)\], (?P<rest>.*)\}", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
@@ -61,6 +63,8 @@ class Sharding:
 
 def sharding_of(text: str, rank: int) -> Sharding:
     """The sharding of an array with `rank` dims; `UnreadableError` for one that is not supported."""
+    if named := _NAMED.match(text):
+        return _of_mesh(named, text, rank)
     tiled = _TILED.search(text)
     if tiled is None:
         if not text or "replicated" in text or "maximal" in text or "manual" in text:
@@ -74,8 +78,30 @@ def sharding_of(text: str, rank: int) -> Sharding:
         dims = _numbers(tiled["dims"])
         devices = np.arange(np.prod(dims)).reshape(dims)
         devices = devices.transpose(_numbers(tiled["order"])) if tiled["order"] else devices
-    cut, groups = tiles[:rank], devices.reshape(int(np.prod(tiles[:rank], dtype=int)), -1)
-    return Sharding(cut, tuple(tuple(int(device) for device in group) for group in groups))
+    return _tiled(tiles[:rank], devices)
+
+
+def _of_mesh(named: re.Match[str], text: str, rank: int) -> Sharding:
+    """The sharding by the axes of a mesh, as in `{mesh['a'=2,'b'=2], [{}, {'b'}]}`."""
+    sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", named["axes"])}
+    if named["rest"].startswith(("replicated", "maximal")):
+        return Sharding()
+    dims = re.findall(r"\{([^{}]*)\}", named["rest"].partition("]")[0])
+    axes = [re.findall(r"'([^']+)'(?!:)", dim) for dim in dims]
+    if not named["rest"].startswith("[") or len(dims) != rank or ":" in named["rest"]:
+        msg = f"no sharding that this program reads: {text[:100]!r}"
+        raise UnreadableError(msg)
+    order = [axis for dim in axes for axis in dim]
+    order += [axis for axis in sizes if axis not in order]
+    devices = np.arange(np.prod([*sizes.values()], dtype=int)).reshape([*sizes.values()])
+    devices = devices.transpose([list(sizes).index(axis) for axis in order])
+    tiles = tuple(int(np.prod([sizes[axis] for axis in dim], dtype=int)) for dim in axes)
+    return _tiled(tiles, devices)
+
+
+def _tiled(tiles: tuple[int, ...], devices: Array) -> Sharding:
+    groups = devices.reshape(int(np.prod(tiles, dtype=int)), -1)
+    return Sharding(tiles, tuple(tuple(int(device) for device in group) for group in groups))
 
 
 def shardings_of(instruction: Instruction) -> tuple[Sharding, ...]:

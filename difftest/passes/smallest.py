@@ -63,7 +63,7 @@ class Candidate:
         return written(self.module, self.entry, name, self.partitions)
 
     def smaller(self) -> Iterator["Candidate"]:
-        """Candidates with another root, then those with one more instruction as a parameter; smallest first."""
+        """Candidates with another root, then those with another parameter, each kind from small to large."""
         inside = [one for one in self.entry.instructions if one.opcode not in LEAVES and _is_array(one)]
         others = [one.name for one in inside if one.name != self.root]
         roots = [replace(self, root=name) for name in others]

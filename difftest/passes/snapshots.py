@@ -14,10 +14,10 @@ START, END = "pipeline-start", "pipeline-end"
 MOST_BYTES = 4_000_000
 """The largest text of a module that is read."""
 
-_FILE = re.compile(r"(?P<module>module_\d+\..+?)\.(?P<number>\d{4})\.(?P<stage>.+)\.txt")
+_FILE = re.compile(r"(?P<name>module_\d+\..+?)\.(?P<number>\d{4})\.(?P<stage>.+)\.txt")
 _STAGE = re.compile(r"(?P<pipeline>.+?)\.after_(?P<after>.+?)(?:\.before_(?P<before>.+))?")
 _FIRST = ".before_optimizations.txt"
-_LAST = re.compile(r"(?P<module>module_\d+\..+?)\.\w*after_optimizations\.txt")
+_LAST = re.compile(r"(?P<name>module_\d+\..+?)\.\w*after_optimizations\.txt")
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def read_dumps(folder: Path) -> tuple[Dump, ...]:
         named = _FILE.fullmatch(file.name)
         stage = _STAGE.fullmatch(named["stage"]) if named else None
         if named and stage and file.stat().st_size <= MOST_BYTES:
-            stages.setdefault(named["module"], []).append((int(named["number"]), file, stage))
-    ended = {named["module"] for file in folder.glob("*.txt") if (named := _LAST.fullmatch(file.name))}
+            stages.setdefault(named["name"], []).append((int(named["number"]), file, stage))
+    ended = {named["name"] for file in folder.glob("*.txt") if (named := _LAST.fullmatch(file.name))}
     dumps = list[Dump]()
     for first in sorted(folder.glob(f"*{_FIRST}")):
         if first.stat().st_size > MOST_BYTES:

@@ -42,7 +42,7 @@ class Window:
     reversed: tuple[bool, ...]
 
     def views(self, x: Array, value: Array | float, first: int = 0) -> Array:
-        """`x`, of which the dims from `first` on are windowed, with a dim for each dim of the window at the end."""
+        """`x` with its dims from `first` on windowed, and a dim for each dim of the window at the end."""
         for dim, ((low, high), base) in enumerate(zip(self.pad, self.base, strict=True)):
             x = padded(x, first + dim, low, high, base - 1, value)
         last = range(first, first + len(self.size))

@@ -39,6 +39,9 @@ POSTPONED = "postponed"
 REPLAYED = "replayed"
 """What a replay of the HLO on another XLA showed; begins with `diverges` where it is still wrong."""
 
+GUILTY_PASS = "guilty_pass"  # noqa: S105  no password
+"""The pass of XLA that is at fault, and why; begins with its name."""
+
 FORMER = {
     "decided by": DECIDED_BY,
     "right beside it": CORRECT_SIBLINGS,
@@ -58,6 +61,7 @@ _LABELS = {
     SET_ASIDE: "not run again, because of",
     POSTPONED: "still to be gathered, because",
     REPLAYED: "replayed on another XLA",
+    GUILTY_PASS: "the pass of XLA",
 }
 
 

@@ -154,7 +154,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         case, pipeline=pipeline, data=msgspec.structs.replace(case.data, batch=rows)
     )
     fitting = [name for name in FEATURES if not exact and training_features.fits(name, case)]
-    if fitting and draw(sometimes(one_in=3)):
+    if bool(fitting) and draw(sometimes(one_in=3)):
         feature = training_features.drawn(draw, draw(st.sampled_from(fitting)), case)
         case = msgspec.structs.replace(case, features=(feature,))
     return case

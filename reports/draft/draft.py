@@ -24,7 +24,7 @@ from difftest.ground import installed, plugins
 from difftest.ground.printable import printable
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
-from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
+from difftest.records.evidence import GUILTY_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft import environment, private, readable, words
@@ -61,10 +61,11 @@ class Draft:
     that difftest itself wrote and ran that script, with that output. `collected` is the output of
     `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
     `graph` is StableHLO that the script made, in a file called `graph_name` for the program `compile`, whose
-    file is `compile_name`. `run` is a run of `case`, whose numbers stand in for `of_original`, the
-    measurement of the case that showed the finding first. `called` is what users call each backend, and
-    `reason` that of the ledger's entry about the finding, empty where there is none. `listed_title` is that
-    of the listed fault.
+    file is `compile_name`. `before_pass` and `after_pass` are the smallest module before and after XLA's
+    guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in for
+    `of_original`, the measurement of the case that showed the finding first. `called` is what users call
+    each backend, and `reason` that of the ledger's entry about the finding, empty where there is none.
+    `listed_title` is that of the listed fault.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
@@ -84,6 +85,8 @@ class Draft:
     graph_name: str = ""
     compile: str = ""
     compile_name: str = ""
+    before_pass: str = ""
+    after_pass: str = ""
     run: ReducedRun | None = None
     called: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
@@ -256,7 +259,7 @@ class Draft:
     @property
     def further(self) -> tuple[tuple[str, str], ...]:
         """The other evidence, as pairs of label and text."""
-        rest = {*self.finding.evidence} - {*TWO_BY_TWO, REPLAYED}
+        rest = {*self.finding.evidence} - {*TWO_BY_TWO, REPLAYED, GUILTY_PASS}
         return tuple(
             (label(name), self._in_the_users_words(text))
             for name, text in self.finding.evidence.items()
@@ -271,6 +274,11 @@ class Draft:
     def replayed(self) -> str:
         """What a replay on another XLA showed; empty where there was none."""
         return self.finding.evidence.get(REPLAYED, "")
+
+    @property
+    def guilty_pass(self) -> str:
+        """The pass of XLA that is at fault, and why; empty where it was not looked for."""
+        return self.finding.evidence.get(GUILTY_PASS, "")
 
     @property
     def tolerance(self) -> str:

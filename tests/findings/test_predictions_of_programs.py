@@ -185,7 +185,7 @@ def test_an_rms_norm_of_a_program_loses_its_epsilon() -> None:
 @pytest.mark.parametrize("path", ["modules", "operators"])
 def test_no_prediction_fails_whatever_the_operator_and_its_arguments_are(path: str) -> None:
     """A prediction that raises would end a campaign."""
-    for index in range(120):
+    for index in range(400):
         case = case_at(6, index, paths=(path,), max_world_size=2)
         if case.model.rejects or not (shapes := case.model.parameters()):
             continue
@@ -193,10 +193,22 @@ def test_no_prediction_fails_whatever_the_operator_and_its_arguments_are(path: s
         right = np.ones(shape)
         values = {(Stage.FORWARD, f"{name.partition('.')[0]}.output"): right, (Stage.BACKWARD, name): right}
         expected = oracle(case, values)
-        actual = trace(case, {key: 2 * one for key, one in values.items()})
-        run = measure_run(case, "backend", "side", expected, actual)
-        for key, one in itertools.product(run.measured, names()):
-            assert load(one).predicts(run, key) in {True, False}, (case.id, one)
+        for off in (2.0, -1e6):
+            actual = trace(case, {key: off * one for key, one in values.items()})
+            run = measure_run(case, "backend", "side", expected, actual)
+            for key, one in itertools.product(run.measured, names()):
+                assert load(one).predicts(run, key) in {True, False}, (case.id, one)
+
+
+@pytest.mark.parametrize("function", ["layer_norm", "mse_loss", "elu", "hardtanh", "avg_pool2d", "rms_norm"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (0, 3), (1, 1, 1, 1, 1)])
+def test_no_prediction_fails_whatever_the_shape_is(function: str, shape: tuple[int, ...]) -> None:
+    operand = {"input": Operand(shape=shape)}
+    options = {"divisor_override": 3} if "pool" in function else {}
+    case = a_program(a_call(f"torch.nn.functional.{function}", operand, INPUT, options=options))
+    for key, one in itertools.product((RESULT, GRADIENT), names()):
+        for off in (2.0, -1e6):
+            assert predicted(one, case, np.ones(shape), np.full(shape, off), key) in {True, False}
 
 
 def test_what_belongs_to_no_program_is_none_of_these() -> None:

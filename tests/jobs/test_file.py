@@ -19,14 +19,19 @@ from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing import chain, kept_script, quotations
+from difftest.jobs.filing.accusation import Accusation, Program
 from difftest.jobs.filing.chain import Chain, HaltError, own_alone
 from difftest.jobs.filing.draft import Issue
 from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.known_script import known_script
+from difftest.jobs.filing.pass_files import AFTER, BEFORE
 from difftest.jobs.filing.reproduction import Reproduction
 from difftest.jobs.filing.script_runs import ScriptRun
 from difftest.judge.outcome import Symptom
-from difftest.records.corpus import DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
+from difftest.passes.guilty import Verdict
+from difftest.passes.snapshots import Snapshot
+from difftest.records.corpus import ARTIFACTS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
+from difftest.records.evidence import GUILTY_PASS
 from difftest.records.former_names import FORMER
 from reports.draft import readable
 from workers.backends import candidates
@@ -54,7 +59,7 @@ class Desk:
         self.opened += 1
         yield self.campaign
 
-    def advance(self, budget: int = 40, most_a_day: int = 5) -> Issue:
+    def advance(self, budget: int = 40, most_a_day: int = 5, tracker: str | None = None) -> Issue:
         """One chain for the finding."""
         say = self.lines.append
         made = Chain(
@@ -62,6 +67,7 @@ class Desk:
             say=say,
             budget=budget,
             ledger=Ledger(),
+            tracker=tracker,
             most_a_day=most_a_day,
             consent=own_alone,
         )
@@ -237,3 +243,26 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     assert asked == ([(where / "bin" / "python", 5)] if installed else [])
     assert corpus.finding(desk.folder.name).evidence.get("replayed", "").startswith("diverges") == installed
     assert ("cannot be installed to compile its graph: no network" in desk.lines[-1]) != installed
+
+
+def test_a_chain_for_the_compilers_tracker_names_the_pass_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = Snapshot("0", "simplification", "algsimp", "", "HloModule m, metadata={}\n")
+    verdict = Verdict(kind="pass", reason="wrong after it", guilty="algsimp", before=module, after=module)
+    programs: list[Program] = []
+
+    def accuse(program: Program) -> Accusation:
+        programs.append(program)
+        return Accusation(verdict=verdict, smallest=verdict)
+
+    monkeypatch.setattr(chain, "accuse", accuse)
+    for _ in range(2):
+        desk.advance(tracker="openxla")
+    assert [program.scripts for program in programs] == [("import torch\n",)]
+    evidence = desk.campaign.corpus.finding(desk.folder.name).evidence
+    assert evidence[GUILTY_PASS] == "algsimp: wrong after it"
+    assert {file.name for file in (desk.folder / ARTIFACTS).iterdir()} == {BEFORE, AFTER}
+    draft = (desk.folder / DRAFT).read_text()
+    assert "### The pass\n\nalgsimp: wrong after it." in draft
+    assert draft.count("HloModule m") == 2

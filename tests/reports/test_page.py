@@ -406,7 +406,7 @@ def test_the_history_has_a_row_for_each_night_the_last_one_first(tmp_path: Path)
     }
     assert (first.bars[2], last.bars[2]) == (50.0, 100.0)
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
-    assert "the history begins with the second" not in page.text
+    assert "The history begins with the second" not in page.text
 
 
 def test_the_history_counts_causes_as_the_headline_does(tmp_path: Path) -> None:
@@ -454,7 +454,7 @@ def test_an_empty_report_says_so(tmp_path: Path) -> None:
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
     assert "No findings need you." not in page.text
     assert "Nothing was compared yet." in page.text
-    assert "the history begins with the second" in page.text
+    assert "The history begins with the second" in page.text
     assert a_report(build(tmp_path).frame).groups.keys() == build(tmp_path).groups.keys()
 
 

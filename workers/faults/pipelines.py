@@ -103,7 +103,7 @@ def second_output_stale(session: Session, _case: Case, _rank: int) -> Session:
         before[id(stage)] = output[0].detach()
         return output[0], stale
 
-    StageModule.forward = forward  # type: ignore[method-assign]  the fault
+    StageModule.forward = forward  # type: ignore[method-assign, assignment]
     return session
 
 

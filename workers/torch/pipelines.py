@@ -40,7 +40,7 @@ class StageModule(nn.Sequential):
     def forward(self, *given: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
         whole = given[0] + given[1] if self.hands == "two" and not self.first else given[0]
-        return self._handed(super().forward(whole))
+        return self._handed(super().forward(whole))  # type: ignore[no-untyped-call]
 
     def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         match "tensor" if self.last and self.hands != "view" else self.hands:

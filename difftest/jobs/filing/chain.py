@@ -19,6 +19,8 @@ from difftest.jobs.ask.consent import require_own_finding
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing import quotations
 from difftest.jobs.filing.ablation import ablated
+from difftest.jobs.filing.accusation import Program, accuse
+from difftest.jobs.filing.accusation import keep as keep_accusation
 from difftest.jobs.filing.draft import Issue, read_text, write_issue
 from difftest.jobs.filing.execution import Machine, executing, python_of
 from difftest.jobs.filing.filing import Filing
@@ -32,6 +34,7 @@ from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
 from difftest.records.corpus import OUTPUT, SCRIPT
+from difftest.records.evidence import GUILTY_PASS
 from difftest.records.own_cases import is_own_finding
 
 Say: TypeAlias = Callable[[str], None]
@@ -105,6 +108,7 @@ class Chain:
         else:
             self.consent(filing)
             filing = self._reproduce(self._reduce_and_ablate(filing))
+        filing = self._accuse(filing)
         issue = write_issue(filing, self.tracker, self.most_a_day, None)
         if issue.reason:
             msg = f"draft: {issue.reason}"
@@ -164,6 +168,17 @@ class Chain:
         self.say(f"reproducer: {made.script.text.count(chr(10))} lines, which show the fault")
         is_crash = filing.finding.divergence.symptom is Symptom.CRASH
         return self._recompile(filing, made.script.text) if graphs and is_crash else filing
+
+    def _accuse(self, filing: Filing) -> Filing:
+        """Names the pass of XLA that is at fault, which the compiler's maintainers ask for."""
+        if (self.tracker or filing.tracker) != COMPILER_TRACKER or GUILTY_PASS in filing.finding.evidence:
+            return filing
+        self.say("passes: evaluates the module after every pass of XLA")
+        python = python_of(filing.finding.divergence.backend)
+        with Working("passes", counts=False):
+            made = accuse(Program(scripts=(read_text(filing.folder / SCRIPT),), python=python))
+        self.say(f"passes: {made.sentence()}")
+        return filing.after(keep_accusation(filing.folder, made))
 
     def _recompile(self, filing: Filing, script: str) -> Filing:
         """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""

@@ -11,11 +11,12 @@ from difftest.ground.errors import UsageError
 from difftest.jobs.filing import quotations
 from difftest.jobs.filing.execution import python_of
 from difftest.jobs.filing.filing import Filing
+from difftest.jobs.filing.pass_files import AFTER, BEFORE
 from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
 from difftest.jobs.screen.output import write_text
 from difftest.judge.fingerprint import readable
 from difftest.records import own_scripts, read_limits, reduced_run
-from difftest.records.corpus import DRAFT, OUTPUT, SCRIPT
+from difftest.records.corpus import ARTIFACTS, DRAFT, OUTPUT, SCRIPT
 
 UNKNOWN = (
     "was not run here, or it or its output was changed since; the draft says so. "
@@ -119,6 +120,8 @@ def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: b
         graph_name=GRAPH,
         compile=compile_program(devices(script) or filing.case.world_size),
         compile_name=PROGRAM,
+        before_pass=read_text(filing.folder / ARTIFACTS / BEFORE),
+        after_pass=read_text(filing.folder / ARTIFACTS / AFTER),
         called=titles(),
         reason=filing.reason,
         listed_title=filing.script.title if filing.script else "",

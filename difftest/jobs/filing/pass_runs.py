@@ -188,12 +188,10 @@ def run_passes(text: str, python: str = sys.executable, seconds: float = SECONDS
         return _ran([python, "-c", DRIVER, str(dump), str(file), on_jax], folder, dump, seconds)
 
 
-def compile_passes(
-    texts: Sequence[str], python: str = sys.executable, seconds: float = SECONDS
-) -> PassRun:
+def compile_passes(texts: Sequence[str], python: str = sys.executable, seconds: float = SECONDS) -> PassRun:
     """Compiles modules, HLO or StableHLO as text, one after the other with the jaxlib of `python`."""
     with own_folder("graphs") as folder:
-        files = [folder / f"module{number:03}.txt" for number in range(len(texts))]
+        files = [folder / f"hlo{number:03}.txt" for number in range(len(texts))]
         for file, text in zip(files, texts, strict=True):
             file.write_text(text)
         dump = folder / "dump"

@@ -38,18 +38,21 @@ def of_run(run: PassRun, python: str) -> Verdict:
     verdicts = list[Verdict]()
     for strict in (False, True):
         for dump in run.dumps:
-            verdicts.append(_judged(run, dump, strict=strict))
-            if verdicts[-1].accuses:
+            verdicts += _judged(run, dump, strict=strict)
+            if verdicts and verdicts[-1].accuses:
                 return verdicts[-1]
     return next((each for each in verdicts if each.kind == "unclear"), verdicts[0])
 
 
-def _judged(run: PassRun, dump: Dump, *, strict: bool) -> Verdict:
+def _judged(run: PassRun, dump: Dump, *, strict: bool) -> list[Verdict]:
+    """The verdict about a module; none where it is to be strict without numbers of its own."""
     try:
         own = run.calls_of(dump)
-        return judge(dump, own or ([] if strict else list(drawn(dump.first.module))), strict=strict)
+        if strict and not own:
+            return []
+        return [judge(dump, own or list(drawn(dump.first.module)), strict=strict)]
     except UnreadableError as error:
-        return Verdict(kind="unclear", reason=f"{dump.name}: {error}", module=dump.name)
+        return [Verdict(kind="unclear", reason=f"{dump.name}: {error}", compiled=dump.name)]
 
 
 def _stopped(run: PassRun, dump: Dump, python: str) -> Verdict:
@@ -59,7 +62,7 @@ def _stopped(run: PassRun, dump: Dump, python: str) -> Verdict:
         kind="crash",
         reason=f"XLA stops in {run.running}: {run.failure}",
         guilty=run.running,
-        module=dump.name,
+        compiled=dump.name,
         before=dump.snapshots[-1],
         snapshots=len(dump.snapshots),
     )

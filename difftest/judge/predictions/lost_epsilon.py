@@ -42,7 +42,7 @@ def _is_without_epsilon(run: MeasuredRun, at: Key) -> bool:
         return False
     truth, given = run.truth(at)[0], tensors[0]
     added = call.epsilon(2.0 * _calls.roundoff(run))
-    if given.shape != truth.shape:
+    if given.shape != truth.shape or not given.size:
         return False
     for dims in range(1, given.ndim + 1):
         squares = (given**2).mean(axis=tuple(range(-dims, 0)), keepdims=True)

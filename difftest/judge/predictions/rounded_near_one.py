@@ -10,13 +10,16 @@ from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.predictions import _calls
 from difftest.judge.stage import Stage
 
+FUNCTIONS = ("logsigmoid", "binary_cross_entropy", "elu", "celu", "selu")
+
 ROUNDOFFS = 4.0
 """The greatest error of one such number: it and its logarithm are rounded."""
 
 
 def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether no element of a program's result is off by more than the numbers near 1 that it is made of."""
-    if at[1] is not Stage.FORWARD or not (call := _calls.call_at(run, at)):
+    call = _calls.call_at(run, at)
+    if at[1] is not Stage.FORWARD or not call or not call.function.endswith(FUNCTIONS):
         return False
     truth, _, _ = _calls.compared(run, at)
     tensors = list(call.tensors())

@@ -22,6 +22,9 @@ SQUARES = 32.0
 """The greatest error of the mean of some squares, in units of their roundoff: it is a sum of many."""
 
 
+TWO_DIMS = 2
+
+
 class Bound(NamedTuple):
     """How far a norm may be off: in each number, and in each inverse deviation of what is taken together."""
 
@@ -35,7 +38,9 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     Beside its numbers an operator may give the mean and the inverse deviation of what was taken together.
     """
     call = _calls.call_at(run, at)
-    if at[1] is not Stage.FORWARD or not call or not (tensors := list(call.tensors())):
+    if at[1] is not Stage.FORWARD or not call or "_norm" not in call.function:
+        return False
+    if not (tensors := list(call.tensors())):
         return False
     given, others = tensors[0], tensors[1:]
     truth, floors, value = _calls.compared(run, at)
@@ -56,7 +61,7 @@ def _bounds(given: Floats, epsilon: float, unit: float) -> Iterator[Bound]:
     for dims in range(1, given.ndim + 1):
         groups = given.reshape(int(np.prod(given.shape[: given.ndim - dims])), -1)
         yield _bound(groups, given.shape, epsilon, unit)
-    if given.ndim == 1:
+    if given.ndim < TWO_DIMS:
         return
     rows, channels = given.shape[:2]
     for count in (count for count in range(1, channels + 1) if channels % count == 0):
