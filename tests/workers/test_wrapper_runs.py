@@ -108,6 +108,15 @@ def test_fully_sharded_training_agrees_with_every_option(name: str) -> None:
     assert agrees(case, "torch_fsdp", sandbox.run(case, "torch_fsdp"))
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_fully_sharded_training_beside_tensor_parallelism_divides_by_the_cases_factor(shards: int) -> None:
+    case = a_sharded_case(
+        Mesh((("dp_shard", shards), ("tp", 1))), (S0, R), {"": (S0, R)}, training=Training(steps=2)
+    )
+    case = msgspec.structs.replace(case, sharding=Sharding(gradient_divide_factor=3.0, summed=True))
+    assert agrees(case, "torch_tp", sandbox.run(case, "torch_tp"))
+
+
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
 def test_mixed_precision_agrees_where_every_forward_pass_casts(backend: str) -> None:
     case = msgspec.structs.replace(
