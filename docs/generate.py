@@ -91,7 +91,10 @@ def faults() -> str:
         gspmd = {f"jaxlib {release} with GSPMD": state for release, state in fault.gspmd.items()}
         tried = {**fault.releases, **on_jax, **gspmd}
         releases = ", ".join(f"{release} {state}" for release, state in tried.items())
-        passes = ", ".join(f"`{name}` ({release})" for release, name in fault.passes.items())
+        named = {
+            name: [at for at, one in fault.passes.items() if one == name] for name in fault.passes.values()
+        }
+        passes = ", ".join(f"`{name}` ({', '.join(every)})" for name, every in named.items())
         script = f"`{fault.name}.py`" + ("; with jaxlib `_on_jax.py`" if fault.on_jax else "")
         shown_by = ", ".join(f"{name} ({at})" if at else name for name, at in fault.origin.items())
         cells = (fault.title + issue, fault.package, fault.kind, releases, passes, script, shown_by)

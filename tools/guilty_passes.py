@@ -34,7 +34,7 @@ def main(environment: str | None, only: str, *, write: bool) -> None:
         if fault.package == "XLA" and only in fault.name:
             release, made = looked_for(fault, python)
             click.echo(f"{fault.name}, {release}: {made.sentence()}")
-            if write and made.verdict.kind != "unclear":
+            if write and made.verdict.accuses:
                 save(fault, {**fault.passes, release: made.verdict.name})
 
 

@@ -13,6 +13,7 @@ from difftest.passes.evaluate import arguments_of, evaluate, results_of
 from difftest.passes.hlo import Module, Shape, UnreadableError
 from difftest.passes.shardings import Sharding
 from difftest.passes.snapshots import Dump, Snapshot, guilty_name
+from difftest.records.evidence import NO_PASS
 
 Array: TypeAlias = NDArray[Any]
 
@@ -65,7 +66,7 @@ class Verdict:
     @property
     def accuses(self) -> bool:
         """Whether XLA is at fault."""
-        return self.kind in ("pass", "crash", "code generation")
+        return self.kind not in NO_PASS
 
     @property
     def name(self) -> str:

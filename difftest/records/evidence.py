@@ -40,7 +40,10 @@ REPLAYED = "replayed"
 """What a replay of the HLO on another XLA showed; begins with `diverges` where it is still wrong."""
 
 GUILTY_PASS = "guilty_pass"  # noqa: S105  no password
-"""The pass of XLA that is at fault, and why; begins with its name."""
+"""The pass of XLA that is at fault, and why; begins with its name, or with one of `NO_PASS`."""
+
+NO_PASS = ("frontend", "unclear")
+"""What stands in place of a pass where XLA is not at fault, or where that could not be decided."""
 
 FORMER = {
     "decided by": DECIDED_BY,

@@ -24,7 +24,7 @@ from difftest.ground import installed, plugins
 from difftest.ground.printable import printable
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
-from difftest.records.evidence import GUILTY_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
+from difftest.records.evidence import GUILTY_PASS, NO_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft import environment, private, readable, words
@@ -277,8 +277,9 @@ class Draft:
 
     @property
     def guilty_pass(self) -> str:
-        """The pass of XLA that is at fault, and why; empty where it was not looked for."""
-        return self.finding.evidence.get(GUILTY_PASS, "")
+        """The pass of XLA that is at fault, and why; empty where none is, or none was looked for."""
+        text = self.finding.evidence.get(GUILTY_PASS, "")
+        return "" if text.partition(":")[0] in NO_PASS else text
 
     @property
     def tolerance(self) -> str:

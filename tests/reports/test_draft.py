@@ -21,6 +21,7 @@ from difftest.judge.blame import layer
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import SCRIPT, Corpus
+from difftest.records.evidence import GUILTY_PASS, NO_PASS
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft, render, trackers
@@ -255,6 +256,12 @@ def test_a_draft_lists_the_ablations_and_the_first_wrong_module(name: str) -> No
         "It may be benign: it disappears when fast math is off "
         "(a known benign cause, fast math reorders sums)." in text
     )
+
+
+@pytest.mark.parametrize("answered", ["algsimp", *NO_PASS])
+def test_a_draft_names_a_pass_only_where_one_is_at_fault(answered: str) -> None:
+    text = drafted(a_finding(evidence={GUILTY_PASS: f"{answered}: why it says so"}), "openxla")
+    assert ("### The pass" in text) == ("why it says so" in text) == (answered == "algsimp")
 
 
 def test_a_draft_without_ablations_has_no_section_for_them() -> None:
