@@ -49,7 +49,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader
 from workers.runs.callbacks import lightning
 
 TOKENS = torch.randint(64, (32, 16), generator=torch.Generator().manual_seed(3))
@@ -66,9 +66,9 @@ class Toy(LightningModule):
         return functional.cross_entropy(self(tokens).flatten(0, 1), tokens.flatten())
 
     def train_dataloader(self):
-        ranks = self.trainer.world_size
-        order = DistributedSampler(TOKENS, ranks, self.trainer.global_rank, shuffle=False)
-        return DataLoader(TOKENS, batch_size=self.batch // ranks, sampler=order)
+        rows = self.batch // self.trainer.world_size  # of each batch the ranks' rows follow one another
+        order = [index for index in range(32) if index % self.batch // rows == self.trainer.global_rank]
+        return DataLoader(TOKENS, batch_size=rows, sampler=order)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
