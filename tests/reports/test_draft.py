@@ -264,6 +264,19 @@ def test_a_draft_names_a_pass_only_where_one_is_at_fault(answered: str) -> None:
     assert ("### The pass" in text) == ("why it says so" in text) == (answered == "algsimp")
 
 
+STOPS = "spmd-partitioning: XLA stops in spmd-partitioning: Check failed: IsScalar(x)"
+
+
+@pytest.mark.parametrize("log", ["", "frame\n" * 3000], ids=["short", "without room"])
+def test_the_draft_of_a_pass_in_which_xla_stops_has_no_module_after_it(log: str) -> None:
+    crash = a_crash(log=log, evidence={GUILTY_PASS: STOPS})
+    text = drafted(crash, "openxla", before_pass="HloModule m " + "x" * len(log))
+    assert "`TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=hlo_pass_pipeline=1`).\n\n#" in text
+    assert "was evaluated" not in text
+    assert "module before the pass" in text
+    assert "after_pass" not in text.replace("\\", "")
+
+
 def test_a_draft_without_ablations_has_no_section_for_them() -> None:
     text = drafted(a_finding(), "pytorch")
     assert "one thing changed" not in text

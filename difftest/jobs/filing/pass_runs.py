@@ -208,7 +208,7 @@ def _ran(command: list[str], folder: Path, dump: Path, seconds: float) -> PassRu
         calls=tuple(_calls(dump)),
         status=status,
         output=out,
-        failure=failures[0] if failures else "",
+        failure=failures[0].strip() if failures else "",
         running=announced(log),
     )
 
