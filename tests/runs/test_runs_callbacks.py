@@ -46,7 +46,6 @@ import sys
 sys.modules["torch_xla"] = None  # the Trainer would take it for the device
 import torch
 from lightning import LightningModule, Trainer
-from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
@@ -66,27 +65,23 @@ class Toy(LightningModule):
         return functional.cross_entropy(self(tokens).flatten(0, 1), tokens.flatten())
 
     def train_dataloader(self):
-        rows = self.batch // self.trainer.world_size  # of each batch the ranks' rows follow one another
-        order = [index for index in range(32) if index % self.batch // rows == self.trainer.global_rank]
-        return DataLoader(TOKENS, batch_size=rows, sampler=order)
+        return DataLoader(TOKENS, batch_size=self.batch)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
-def train(out, parts, batch, ranks=1):
+def train(out, parts, batch):
     torch.manual_seed(0)
     model = Toy()
     model.batch = batch
     Trainer(
-        accelerator="cpu", devices=ranks, max_steps=3, accumulate_grad_batches=parts, logger=False,
-        strategy=DDPStrategy(process_group_backend="gloo", start_method="fork") if ranks > 1 else "auto",
+        accelerator="cpu", devices=1, max_steps=3, accumulate_grad_batches=parts, logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        use_distributed_sampler=False, callbacks=[lightning(out=out)] if out else [],
+        callbacks=[lightning(out=out)] if out else [],
     ).fit(model)
     return [p.detach() for p in model.parameters()]
 
 torch.set_num_threads(1)
-train(sys.argv[1] + "/ranks", 1, 8, ranks=2)  # first: a process that has computed is not to be forked
 plain, recorded = train(None, 1, 8), train(sys.argv[1] + "/whole", 1, 8)
 assert all(torch.equal(one, two) for one, two in zip(plain, recorded))
 train(sys.argv[1] + "/parts", 4, 2)
@@ -151,9 +146,9 @@ def test_a_trainer_of_hugging_face_is_recorded_and_keeps_its_bits(tmp_path: Path
     assert "micro-batches of a step" in {one.name for one in found.settings}
 
 
-def expect_equal_runs(folder: Path, steps: int) -> None:
-    """One process with whole batches, with micro-batches, and two ranks: all gradients, and all equal."""
-    for name in ("parts", "ranks"):
+def expect_equal_runs(folder: Path, steps: int, *names: str) -> None:
+    """These runs are equal to the one of whole batches, which has every gradient in every step."""
+    for name in names:
         found = difftest.compare(folder / "whole", folder / name)
         assert found.verdict == "equal within rounding", (name, found.first)
         assert (found.steps, found.skipped) == (steps, {}), name
@@ -165,7 +160,7 @@ def expect_equal_runs(folder: Path, steps: int) -> None:
 def test_a_trainer_of_lightning_is_recorded_and_keeps_its_bits(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="needs lightning")
     run(["-c", LIGHTNING, str(tmp_path)])
-    expect_equal_runs(tmp_path, 3)
+    expect_equal_runs(tmp_path, 3, "parts")
 
 
 def test_a_loop_of_accelerate_is_recorded_and_keeps_its_bits(tmp_path: Path) -> None:
@@ -174,4 +169,4 @@ def test_a_loop_of_accelerate_is_recorded_and_keeps_its_bits(tmp_path: Path) -> 
     script.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{ACCELERATE}")
     run([str(script), str(tmp_path)])
     run(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), str(tmp_path)])
-    expect_equal_runs(tmp_path, 4)
+    expect_equal_runs(tmp_path, 4, "parts", "ranks")
