@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from difftest.findings.faults import KNOWN, KnownFault, age, read_faults  # noqa: E402
 from difftest.ground import made_environments  # noqa: E402  found on the path above
 from difftest.jobs.filing.accusation import Accusation, Program, accuse, scripts_of  # noqa: E402
-from tools.releases import version  # noqa: E402
+from difftest.jobs.watch.script_states import version  # noqa: E402
 
 KEY = "pass"
 
