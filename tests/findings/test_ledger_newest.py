@@ -186,7 +186,8 @@ def divided(*axes: tuple[str, int], factor: float = 3.0, summed: bool = True, dt
     ],
 )
 def test_a_factor_that_fsdp2_divides_by_twice_on_one_rank_is_known(backend: str, case: Case) -> None:
-    assert entry(replace(backward(""), backend=backend), case)
+    assert entry(replace(backward("", nature="times a constant"), backend=backend), case)
+    assert entry(replace(backward(""), backend=backend), case) is None
 
 
 @pytest.mark.parametrize(
@@ -200,4 +201,4 @@ def test_a_factor_that_fsdp2_divides_by_twice_on_one_rank_is_known(backend: str,
     ],
 )
 def test_where_fsdp2_divides_once_a_wrong_gradient_is_not_known(backend: str, case: Case) -> None:
-    assert entry(replace(backward(""), backend=backend), case) is None
+    assert entry(replace(backward("", nature="times a constant"), backend=backend), case) is None
