@@ -170,6 +170,7 @@ ABOUT_ONE_KIND = {
     },  # templates define classes for them
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/parts.py": {"BuildingBlock"},
+    "difftest/cases/resets.py": {"Collective"},  # its strides are options
     "difftest/judge/predictions/_calls.py": {"Module", "Operator"},  # the calls of a program
     "difftest/judge/predictions/another_divisor.py": {"Module"},
     "workers/faults/attention.py": {"Attention"},
