@@ -129,7 +129,7 @@ RUN = (
             _covered,
         )
         for name, meaning in {
-            "forward": "the operators dispatched forward by how their operands were cut, a JSON object",
+            "forward": "the operators dispatched forward by how their operands were sharded, a JSON object",
             "backward": "the operators dispatched backward, likewise",
             "entries": "the entries of the operator table that a program called, likewise",
             "rules": "DTensor's rules that were used, a JSON list of `operator operands>results`",

@@ -88,9 +88,8 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     dash = "A dash: not counted."
     dispatched = f"{compared}: what each side's dispatcher was given. {dash}"
     yield Section(COVERAGE, dispatched, summary(coverage, entries))
-    yield Section(
-        "Coverage by side and dtype", "Operators forward, by how their operands were cut.", by_cut(coverage)
-    )
+    forward = "Operators forward, by how their operands were sharded."
+    yield Section("Coverage by side and dtype", forward, by_cut(coverage))
     yield Section("Coverage by campaign", f"{compared}.", by_night(t, entries))
     yield Section(
         NOT_REACHED,
@@ -114,7 +113,7 @@ def at_a_glance(shown: Iterable[Section]) -> Iterator[Section]:
 def _reached(section: Section) -> Section:
     """The rows of what was reached; what was not is named in the note."""
     nothing = section.table["reached"] == 0
-    names = ", ".join(section.table.loc[nothing, "what"])
+    names = "; ".join(section.table.loc[nothing, "what"])
     note = f"{section.note} Nothing was reached of: {names}." if names else section.note
     return Section(section.title, note, section.table[~nothing])
 

@@ -19,7 +19,7 @@ from difftest.ground.errors import UsageError
 from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
 from difftest.records.comparisons import ORACLE, Comparisons, Counts
-from difftest.records.conclusion import Conclusion, concluded
+from difftest.records.conclusion import NOTHING, Conclusion, concluded
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
@@ -151,9 +151,10 @@ class Report:
         ended = Counts()
         for side in self.comparisons.sides.values():
             ended.include(side)
-        head = " ".join(filter(None, (self.conclusion.opening, head)))
+        opening = NOTHING if compared.empty else self.conclusion.opening
+        head = " ".join(filter(None, (opening, head)))
         if compared.empty:
-            return f"{head}; nothing was compared{f': {ended.not_judged}' if ended.not_judged else ' yet'}."
+            return f"{head}{f'; {ended.not_judged}' if ended.not_judged else ''}."
         cases, programs = cases_and_programs(self.frame.runs)
         backends = compared["backend"].nunique()
         counts = {v: int((compared["verdict"] == v).sum()) for v in tables.VERDICTS}

@@ -17,6 +17,7 @@ from difftest.cases.case import Case  # noqa: E402  found on the path above
 from difftest.findings.faults import KNOWN, known  # noqa: E402
 from difftest.findings.known_cases import read_known_cases  # noqa: E402
 from difftest.findings.ledger import entries  # noqa: E402
+from difftest.jobs.screen.words import counted  # noqa: E402
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
 from difftest.reduce.measure import measure  # noqa: E402
 from tools.explained import explained  # noqa: E402
@@ -39,7 +40,7 @@ def main(folders: Sequence[Path], known_faults: Path = KNOWN) -> None:
                 best[name] = [case]
                 write(known_faults / f"{name}.toml", case)
     lacking = [fault.name for fault in faults if fault.shows and fault.name not in best]
-    print(f"{sum(map(len, best.values()))} cases; without one:", *lacking, sep="\n  ")
+    print(f"{counted(sum(map(len, best.values())), 'case')}; without one:", *lacking, sep="\n  ")
 
 
 def write(file: Path, case: Case) -> None:

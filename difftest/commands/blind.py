@@ -32,8 +32,8 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 ) -> int:
     """Print how much the known faults hide; this runs no case and needs no framework.
 
-    A share says in which part of a backend's cases any mismatch of a check would be called known, whatever
-    its size, tensor and nature. Exit status 1 where one is above 2 %.
+    Each share is the part of a backend's cases in which every mismatch of a check counts as known, whatever
+    its size, tensor and nature. Exit status 1 if one is above 2 %.
     """
     from workers.backends import all_backends
 

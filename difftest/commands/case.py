@@ -33,10 +33,10 @@ GROUP = Group.ASK
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="RUN",
-    help="The folder of a run that difftest.record has recorded: the case is that of a module of it.",
+    help="The folder of a run that difftest.record has recorded; the case is one of its modules.",
 )
 @click.option("--step", "at", type=click.IntRange(min=0), help="With --from: the step whose inputs it has.")
-@click.option("--module", help="With --from: the module, such as layers.3.attn. --model builds the whole.")
+@click.option("--module", help="With --from: the module, such as layers.3.attn, of what --model builds.")
 @options(Drawing, without={"inputs", "programs"})
 def command(
     number: str,

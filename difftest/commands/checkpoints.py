@@ -37,7 +37,7 @@ def command(
         option(
             multiple=True,
             metavar="FIRST=SECOND",
-            help="What a tensor, or a parent of it, of the first is called in the second. May be repeated.",
+            help="The name of a tensor or module in the first checkpoint and in the second. May be repeated.",
         ),
     ],
     as_json: Json,

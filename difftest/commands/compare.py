@@ -54,9 +54,7 @@ class CompareRequest(Request):
     ]
     one_side: Annotated[
         bool,
-        option(
-            is_flag=True, help="Runs of one side, such as torch, are enough: nothing is held against another."
-        ),
+        option(is_flag=True, help="Accept runs of one side, such as torch: compare with the oracle only."),
     ] = False
 
 
@@ -76,12 +74,12 @@ GROUP = Group.FIND
     "names",
     multiple=True,
     metavar="FIRST=SECOND",
-    help="Of recorded runs: what a module of the first is called in the second. May be repeated.",
+    help="Of recorded runs: a module's name in the first and in the second. May be repeated.",
 )
 @click.option(
     "--by",
     type=click.Choice(["release"]),
-    help="Of recorded runs: find the package whose release parts them, by running --script in between.",
+    help="Of recorded runs: find the package release that makes them differ, by running --script.",
 )
 @click.option(
     "--script",

@@ -36,8 +36,8 @@ GROUP = Group.REPORT
 def command(directory: Path, *, as_json: Json) -> None:
     """Print what the campaigns in DIR reached, and what they did not.
 
-    Operators count by direction, by how their operands were cut, by dtype, regime and side. --json has all of
-    them.
+    Operators are counted by direction, by how their operands were sharded, by dtype, regime and side. --json
+    lists them all.
     """
     corpus, _ = read_corpus(directory)
     if not corpus.files_of_lines():
@@ -49,7 +49,7 @@ def command(directory: Path, *, as_json: Json) -> None:
         return
     entries = reachable_entries()
     click.echo("\n".join(_lines(list(totals(coverage, entries)), coverage.sides())))
-    click.echo("\noperators forward by how their operands were cut, and backward:")
+    click.echo("\noperators forward by how their operands were sharded, and backward:")
     for cut in cuts(coverage):
         counts = f"{cut.whole} whole, {cut.even} even, {cut.uneven} uneven, {cut.empty} empty"
         regimes = ", ".join(cut.regimes)

@@ -56,7 +56,7 @@ class RecordRequest(Drawing):
         option(
             type=click.Path(path_type=Path, file_okay=False),
             required=True,
-            help="The folder of the bundle, new or empty; NAME.zip condenses and packs it at the end.",
+            help="The folder of the bundle, new or empty. NAME.zip is condensed and packed.",
         ),
     ]
     least_compared: LeastCompared = LEAST_COMPARED

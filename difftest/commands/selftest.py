@@ -72,7 +72,7 @@ class SelftestRequest:
         option(
             type=click.IntRange(min=0),
             metavar="N",
-            help="Leave out the first N cases of the null campaign, which an interrupted one has checked.",
+            help="Skip the first N cases of the null campaign, which an interrupted one has checked.",
         ),
     ] = 0
     seed: Seed
@@ -129,7 +129,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     try:
         result, stopped = _measure(request)
     except StoppedError as stop:
-        click.echo(f"{stop}; the same command begins anew", err=True)
+        click.echo(f"{stop}; the same command starts over", err=True)
         return stop.status
     if request.out:
         _write(request.out, result)

@@ -42,7 +42,7 @@ GROUP = Group.UNDERSTAND
     "--acknowledge",
     is_flag=True,
     cls=Deciding,
-    help="Run nothing: the findings are no longer new, and fail no campaign with --fail-on new.",
+    help="Run nothing; mark the findings as no longer new, so that --fail-on new ignores them.",
 )
 @own_options
 def command(  # noqa: PLR0913  click hands over what the decorators declare

@@ -50,8 +50,8 @@ class ValidateRequest:
 def command(targets: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  what the decorators declare
     """Run a fault's case, cases near it and cases of other faults without a fix and with it.
 
-    FAULT is the name of a known fault (`difftest/findings/known`). Exit status 1 where a fix does not hold,
-    holds for some of the cases alone, or something else broke, 3 where nothing can be said.
+    FAULT is the name of a known fault (`difftest/findings/known`). Exit status 1 if a fix does not hold,
+    holds for only some of the cases, or breaks something else; 3 if the runs give no answer.
     """
     began, request = time.monotonic(), ValidateRequest(**given)
     subjects = tuple(map(read, targets))

@@ -36,7 +36,7 @@ class WatchRequest:
             multiple=True,
             cls=Deciding,
             metavar="PACKAGE==VERSION",
-            help="These, instead of those that are newer than the list.",
+            help="Try these releases, instead of those that are newer than the list of faults.",
         ),
     ]
     versions: Annotated[
@@ -44,7 +44,7 @@ class WatchRequest:
         option(
             cls=Deciding,
             type=click.Path(path_type=Path, exists=True),
-            help="A file with the releases that there are, instead of the package index.",
+            help="A file that lists the available releases, instead of the package index.",
         ),
     ]
     index: Annotated[
@@ -73,11 +73,11 @@ class WatchRequest:
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @options(WatchRequest)
 def command(out: Path, **given: Any) -> int:  # noqa: ANN401  what the decorators declare
-    """Run the scripts of all known faults, and some cases, on releases that the list does not know.
+    """Run the scripts of all known faults, and some cases, on releases that were not tried yet.
 
     OUT gets what was tried, flips.json, flips.sarif, feed.xml and index.html; the same command continues
-    there. Exit status 1 where a release broke something, 3 where the time was over, or a release could not
-    be looked at, before anything broke.
+    there. Exit status 1 if a release broke something; 3 if nothing broke, but time ran out or a release could
+    not be tried.
     """
     from reports.watch.write import write
 
@@ -115,7 +115,7 @@ def _releases(request: WatchRequest) -> tuple[Release, ...]:
     available = in_file(request.versions) if request.versions else in_index(packages, request.index)
     releases = newer(packages, available)
     listed = ", ".join(map(str, releases)) or "none"
-    click.echo(f"releases that the list does not know: {listed}", err=True)
+    click.echo(f"releases that were not tried yet: {listed}", err=True)
     return releases
 
 

@@ -30,17 +30,22 @@ def versions(*packages: str) -> dict[str, str]:
     return {package: release for package in packages if (release := version(package))}
 
 
+@cache
 def everything() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Every installed package by canonical name: its version, and those of which it requires one version."""
+    """Every package that is installed at the first call, by canonical name.
+
+    With its version, and those of which it requires one version.
+    """
     packages = {}
     for distribution in metadata.distributions():
-        if name := distribution.metadata["Name"]:
+        about = distribution.metadata  # parsed anew each time
+        if name := about["Name"]:
             pins = [
                 canonicalize_name(one.name)
-                for one in map(Requirement, distribution.requires or ())
+                for one in map(Requirement, about.get_all("Requires-Dist") or ())
                 if _applies(one, "") and any(each.operator == "==" for each in one.specifier)
             ]
-            packages[canonicalize_name(name)] = (distribution.version, tuple(dict.fromkeys(pins)))
+            packages[canonicalize_name(name)] = (about["Version"], tuple(dict.fromkeys(pins)))
     return dict(sorted(packages.items()))
 
 

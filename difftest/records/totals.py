@@ -132,7 +132,7 @@ def totals(coverage: Coverage, entries: Entries = UNKNOWN) -> Iterator[Total]:
         whats += [
             (f"{name}, forward", usable, "entries", None),
             (f"{name}, backward", usable & entries.differentiable, "differentiated", None),
-            (f"{name}, with cut operands", usable, "entries", True),
+            (f"{name}, with sharded operands", usable, "entries", True),
         ]
     for title, most, what, sharded in whats:
         yield _total(title, most, {side: coverage.names(what, side, sharded=sharded) for side in sides})

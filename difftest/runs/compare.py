@@ -196,6 +196,7 @@ class _Walk:
             ranks=ranks,
             share=share,
             before=before,
+            users=off.first.about.users,
         )
 
     def _convene(self, step: int, offs: Sequence[Off]) -> None:

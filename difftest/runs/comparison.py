@@ -26,7 +26,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     `difference` and `norm` are Euclidean norms. `ratio` is the difference in units of `noise`. `ranks` are
     those of the second run, or of the first, whose share or copy is wrong, where that shows; `share` has it
-    in words. `before` is the last tensor before it that is still right.
+    in words. `before` is the last tensor before it that is still right. `users` are the modules whose
+    backward passes have computed it, where it is the gradient of what they took.
     """
 
     step: int
@@ -40,6 +41,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...] = ()
     share: str = ""
     before: str = ""
+    users: tuple[str, ...] = ()
 
     @property
     def tensor(self) -> str:

@@ -70,7 +70,8 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor"):
 
     `owner` is the module's path, or the parameter's. `place` numbers a module's outputs and calls. `piece` is
     what this rank has. `comparable` is false where the rank does not know which elements it has. `mesh` are
-    the axes of a DTensor's mesh with their sizes, `cut` the dim that each axis cuts, None for none.
+    the axes of a DTensor's mesh with their sizes, `cut` the dim that each axis cuts, None for none. `users`
+    are the innermost modules that took the output of which this is the gradient.
     """
 
     id: int
@@ -84,6 +85,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor"):
     comparable: bool = True
     mesh: tuple[tuple[str, int], ...] = ()
     cut: tuple[int | None, ...] = ()
+    users: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -43,7 +43,7 @@ def evidence(comparison: Comparison) -> str:
     """What the verdict rests on."""
     compared = f"{comparison.compared:,} tensors compared"
     if comparison.measured:
-        farthest = f", the farthest of those that agree {comparison.greatest:.2g} x the rounding noise off"
+        farthest = f"; those that agree differ by at most {comparison.greatest:.2g} x the rounding noise"
         return compared + (farthest if comparison.compared else "") + ". The noise was measured."
     return (
         f"{compared}. The rounding noise was not measured: there is only a bound, which small faults stay "
@@ -66,6 +66,8 @@ def place(one: Place, *, measured: bool = True) -> str:
         parts.append(off + times + (unit if times else ""))
     if one.share:
         parts.append(one.share)
+    if one.users:
+        parts.append(f"computed in the backward pass of {', '.join(one.users)}")
     return "; ".join(parts)
 
 

@@ -43,17 +43,22 @@ AXES = (
 )
 MOST_LAYERS = 10
 MOST_ROUNDS = 3
+FEW = 10
+"""Of cases with several stages a rank, one in so many has fewer microbatches than ranks."""
+
 FEATURES = ("frozen_layers", "save_and_load")
 
 SCHEDULES: tuple[tuple[int, Schedule], ...] = (
-    (3, "GPipe"),
-    (3, "1F1B"),
-    (1, "LoopedBFS"),
-    (4, "Interleaved1F1B"),
-    (5, "InterleavedZeroBubble"),
-    (2, "ZBVZeroBubble"),
-    (2, "DualPipeV"),
+    (6, "GPipe"),
+    (6, "1F1B"),
+    (2, "LoopedBFS"),
+    (7, "Interleaved1F1B"),
+    (9, "InterleavedZeroBubble"),
+    (1, "ZBVZeroBubble"),
+    (1, "DualPipeV"),
 )
+"""With their weights. Folded ones are one in sixteen: with torch 2.9 they never begin over gloo."""
+
 HANDED: tuple[tuple[int, Handed], ...] = (
     (12, "tensor"),
     (3, "view"),
@@ -104,16 +109,20 @@ def _models(draw: st.DrawFn, *, ranks: int, unit: int, exact: bool) -> Model:
     )
     model = draw(mixed(*kinds))
     alone: Layers = tuple(layer for layer in model.layers if _stands_alone(layer))
-    layers: Layers = alone or (Linear(inputs=4, outputs=4),)
+    layers: Layers = alone if any(map(_has_parameters, alone)) else (Linear(inputs=4, outputs=4),)
     last = Model(layers=layers, sequence=model.sequence).outputs
     wanted = draw(st.integers(ranks, max(ranks, min(MOST_LAYERS, 3 * ranks))))
-    having = sum(bool(layer.shapes()) or layer.held is not None for layer in layers)
+    having = sum(map(_has_parameters, layers))
     while having < (ranks if exact else wanted):
         layers += (Linear(inputs=last, outputs=last, bias=draw(st.booleans())),)
         if not exact and draw(sometimes(one_in=3)):
             layers += (Activation(function="tanh"),)
         having += 1
     return Model(layers=layers, sequence=model.sequence)
+
+
+def _has_parameters(layer: Layer) -> bool:
+    return any(one.shapes() for _, one in walk((layer,)))
 
 
 def _stands_alone(layer: Layer) -> bool:
@@ -173,8 +182,8 @@ def _pipelines(draw: st.DrawFn, *, case: Case, ranks: int, layers: int, exact: b
     rounds = draw(equally(1, 2)) if exact else draw(weighted((2, 1), (3, 2), (1, 3)))
     least = ranks if schedule not in {"DualPipeV", *SINGLE} else stages
     microbatches = least * rounds
-    if schedule not in SINGLE and schedule not in FOLDED and draw(sometimes(one_in=5)):
-        microbatches = draw(st.integers(1, ranks))
+    if schedule not in SINGLE and schedule not in FOLDED and draw(sometimes(one_in=FEW)):
+        microbatches = draw(st.integers(1, max(1, ranks - 1)))
     if exact:
         microbatches = 1 << (microbatches - 1).bit_length()
     return Pipeline(
@@ -191,11 +200,7 @@ def _cuts(draw: st.DrawFn, *, case: Case, schedule: Schedule, stages: int, ranks
     """Where stages begin: anywhere, if every rank then has a parameter; otherwise as evenly as can be."""
     layers = len(case.model.layers)
     drawn = tuple(sorted(draw(st.permutations(range(1, layers)))[: stages - 1]))
-    having = [
-        index
-        for index, layer in enumerate(case.model.layers)
-        if any(one.shapes() for _, one in walk((layer,)))
-    ]
+    having = [index for index, layer in enumerate(case.model.layers) if _has_parameters(layer)]
     pipeline = Pipeline(schedule=schedule, cuts=drawn)
     held = {
         pipeline.rank_of(stage, ranks)

@@ -163,7 +163,7 @@ class Draft:
     def behaviour(self) -> str:
         """What is expected, below a heading that says so."""
         wanted, _ = words.expectation(self._of_case, self.output)
-        return f"{wanted[:1].upper()}{wanted[1:]}.{words.correct(self.finding, self.shown)}"
+        return f"{wanted[:1].upper()}{wanted[1:]}."
 
     @property
     def detail(self) -> str:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from difftest.findings.faults import NEWEST, age, fixed_in, tried_on
 from difftest.records.finding import Finding, State
 
+SHOWN: Mapping[State, str] = {"alive": "reproduces", "fixed": "does not reproduce", "unclear": "unclear"}
+"""What an issue says of a release; `State` has the ledger's words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
@@ -26,8 +29,9 @@ class Releases:
 
     @property
     def described(self) -> str:
-        """The releases in one line: `2.9.0: alive, 2.15.0: not tried`."""
-        states = {**self.tried, **({self.untried: "not tried"} if self.untried else {})}
+        """The releases in one line: `2.9.0: reproduces, 2.15.0: not tried`."""
+        states = {release: SHOWN[state] for release, state in self.tried.items()}
+        states |= {self.untried: "not tried"} if self.untried else {}
         return ", ".join(f"{release}: {states[release]}" for release in sorted(states, key=age))
 
 

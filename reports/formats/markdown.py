@@ -46,10 +46,11 @@ def render(report: Report, file: BinaryIO) -> None:
     causes = [cause for group in report.groups.values() for cause in group]
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
     generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
+    verdict = report.verdict.removeprefix(report.conclusion.opening).lstrip()
     head = [
         f"# {cell(report.title)}",
         "",
-        f"**{sentence(report.headline)}** {cell(report.verdict)}",
+        f"**{sentence(report.headline)}** {cell(verdict)}",
         "",
     ]
     points = [*report.incomplete, *report.conclusion.excused]

@@ -7,7 +7,6 @@ import pandas as pd
 
 from difftest.findings.standing import Standing
 from difftest.records.comparisons import ORACLE
-from reports import cells
 from reports.frame import compared_in
 from reports.report import Report, environment_of, merged
 
@@ -90,14 +89,14 @@ def when(report: Report) -> str:
 
 
 def versions(report: Report) -> str:
-    """The packages and the devices of the campaign in one line."""
+    """The packages and the devices of the campaign in one line; empty where no run reported any."""
     reported = environment_of(report.runs)
     values: dict[str, list[str]] = {}
     for key, value, _ in merged(reported):
         values.setdefault(key, []).append(value)
     shown = [f"{key} {' / '.join(values[key])}" for key in SHOWN_PACKAGES if key in values]
     shown += [f"{side} side on {', '.join(names)}" for side, names in _devices(report, reported).items()]
-    return " · ".join(shown) or cells.NOTHING
+    return " · ".join(shown)
 
 
 def _devices(report: Report, reported: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:

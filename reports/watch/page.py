@@ -1,4 +1,4 @@
-"""`index.html`: what each release changed, by package, with what was tried."""
+"""`index.html`: what each release broke, changed and fixed, with what was tried."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,18 @@ from typing import NamedTuple
 from difftest.findings.faults import age
 from difftest.findings.flips import Became, Flip, Tried
 from reports.page.template import template
-from reports.watch.words import explanation, title
+from reports.watch.words import release, shown, subject
 
 FILENAME = "index.html"
 
 
 class Row(NamedTuple):
-    """A flip as the page shows it: what it became, in a line and a sentence, and the script that shows it."""
+    """A flip on the page: what it is of, the script that shows it, and what both releases showed."""
 
-    became: str
-    title: str
-    explanation: str
+    subject: str
     script: str
+    before: str
+    after: str
 
 
 class Column(NamedTuple):
@@ -34,14 +34,14 @@ class Column(NamedTuple):
 
 def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str, str]) -> bytes:
     """The page, one file that sends no request."""
-    packages: dict[str, list[Row]] = {}
+    by_release: dict[str, list[Row]] = {}
     for flip in flips:
-        row = Row(flip.became, title(flip), explanation(flip), flip.after.script)
-        packages.setdefault(flip.package, []).append(row)
+        row = Row(subject(flip), flip.after.script, shown(flip.before), shown(flip.after))
+        by_release.setdefault(release(flip), []).append(row)
     counts = Counter(flip.became for flip in flips)
     page = template("watch.html").render(
         counts=[(str(became), counts[became]) for became in Became],
-        packages=packages,
+        by_release=by_release,
         releases=_releases(tried),
         problems=problems,
     )

@@ -1,7 +1,7 @@
 """A flip in words."""
 
 from difftest.findings.faults import known
-from difftest.findings.flips import Became, Flip
+from difftest.findings.flips import Became, Flip, Tried
 
 VERBS = {Became.FIXED: "fixes", Became.BROKEN: "breaks", Became.CHANGED: "changes"}
 
@@ -12,13 +12,27 @@ def titles() -> dict[str, str]:
 
 
 def title(flip: Flip) -> str:
-    """A flip in one line, such as `jaxlib 0.12.0.1 fixes SPMD: ...`."""
+    """A flip in one line, such as `jaxlib 0.12.0.1 fixes: SPMD: ...`."""
+    return f"{release(flip)}: {subject(flip)}"
+
+
+def release(flip: Flip) -> str:
+    """The release and what it does, such as `jaxlib 0.12.0.1 fixes`."""
+    return f"{flip.package} {flip.after.release} {VERBS[flip.became]}"
+
+
+def subject(flip: Flip) -> str:
+    """The fault or the case, and the partitioner if it is of a certain one."""
     one = flip.after
     what = titles().get(one.name, f"case {one.name} on {one.backend}")
-    with_what = f" ({one.partitioner})" if one.partitioner else ""
-    return f"{one.package} {one.release} {VERBS[flip.became]}: {what}{with_what}"
+    return what + (f" ({one.partitioner})" if one.partitioner else "")
 
 
 def explanation(flip: Flip) -> str:
-    """What the two releases showed, in a sentence."""
-    return f"{flip.before.release}: {flip.before.words}. {flip.after.release}: {flip.after.words}."
+    """What the two releases showed, in a sentence each."""
+    return f"{shown(flip.before)}. {shown(flip.after)}."
+
+
+def shown(one: Tried) -> str:
+    """What a release showed, such as `2.9.0: the fault is there`."""
+    return f"{one.release}: {one.words}"

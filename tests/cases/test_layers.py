@@ -170,6 +170,8 @@ ABOUT_ONE_KIND = {
     },  # templates define classes for them
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/parts.py": {"BuildingBlock"},
+    "difftest/judge/predictions/_calls.py": {"Module", "Operator"},  # the calls of a program
+    "difftest/judge/predictions/another_divisor.py": {"Module"},
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
     "workers/tpu/limits.py": {"Collective"},  # sends, which hang in the place of a TPU

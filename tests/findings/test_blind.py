@@ -120,7 +120,17 @@ def test_the_projects_ledger_hides_little_of_any_backend_and_check(generated_cas
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("path", "count"), [("blocks", COUNT), ("features", COUNT), ("modules", 1000), ("operators", 1000)]
+    ("path", "count"),
+    [
+        ("blocks", COUNT),
+        ("features", COUNT),
+        ("pipelines", 1000),
+        ("modules", 1000),
+        ("operators", 1000),
+        ("wrappers", COUNT),
+        ("regions", COUNT),
+        ("collective_layouts", COUNT),
+    ],
 )
 def test_the_projects_ledger_hides_little_on_the_paths_that_must_be_named(path: str, count: int) -> None:
     drawn = (case_at(5, index, paths=(path,)) for index in range(count))

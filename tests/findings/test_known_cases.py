@@ -98,7 +98,7 @@ def test_the_simplest_case_of_a_fault_is_collected(
         return [one.read() for one in read_known_cases(known(faults))]
 
     assert collected() == [block]
-    assert capsys.readouterr().out == "1 cases; without one:\n  other\n"
+    assert capsys.readouterr().out == "1 case; without one:\n  other\n"
     simpler = msgspec.structs.replace(block, training=replace(block.training, steps=1), seed=1)
     collecting.write(faults / f"{fault.name}.toml", simpler)
     assert collected() == [simpler], "one that is not simpler replaces nothing"

@@ -14,6 +14,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature, Spelling
+from difftest.cases.wrapping import Sharding
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -168,3 +169,36 @@ def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) 
 )
 def test_another_fault_like_one_that_torch_2_15_showed_is_not_known(shown: Divergence, case: Case) -> None:
     assert entry(shown, case) is None
+
+
+def divided(*axes: tuple[str, int], factor: float = 3.0, summed: bool = True, dtype: str = "float32") -> Case:
+    sharding = Sharding(gradient_divide_factor=factor, summed=summed)
+    return replace(a_case((Linear(inputs=4, outputs=4),), mesh=axes), sharding=sharding, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("backend", "case"),
+    [
+        ("torch_fsdp", divided(("dp_shard", 1))),
+        ("torch_fsdp", divided(("dp_replicate", 2), ("dp_shard", 1))),
+        ("torch_fsdp", divided(("dp_shard", 1), summed=False, dtype="float16")),
+        ("torch_tp", divided(("dp_shard", 1), ("tp", 2))),
+    ],
+)
+def test_a_factor_that_fsdp2_divides_by_twice_on_one_rank_is_known(backend: str, case: Case) -> None:
+    assert entry(replace(backward("", nature="times a constant"), backend=backend), case)
+    assert entry(replace(backward(""), backend=backend), case) is None
+
+
+@pytest.mark.parametrize(
+    ("backend", "case"),
+    [
+        ("torch_fsdp", divided(("dp_shard", 2))),
+        ("torch_fsdp", divided(("dp_shard", 1), factor=1.0)),
+        ("torch_fsdp", divided(("dp_shard", 1), summed=False)),
+        ("torch_tp", divided(("dp_shard", 2), ("tp", 1))),
+        ("torch_ddp", divided(("dp_shard", 1))),
+    ],
+)
+def test_where_fsdp2_divides_once_a_wrong_gradient_is_not_known(backend: str, case: Case) -> None:
+    assert entry(replace(backward("", nature="times a constant"), backend=backend), case) is None

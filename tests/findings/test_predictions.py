@@ -23,6 +23,7 @@ from difftest.cases.block import layer
 from difftest.cases.case import Case, Data, Regime, Training
 from difftest.cases.layers.building_block import Arguments, BuildingBlock
 from difftest.cases.layout import Replicate
+from difftest.cases.options import Feature
 from difftest.judge.comparator import compare
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Sharded, Trace
@@ -190,6 +191,32 @@ def test_a_run_that_trains_nothing_keeps_all_initial_values() -> None:
     assert "untrained" not in predicted(LATER, nothing_trained(LATER, but="0.bias"))
     late = candidate(LATER, wrong_at(Stage.FORWARD, "output", step=1))
     assert "untrained" not in predicted(LATER, late)
+
+
+FROZEN = replace(
+    a_case(DEEP, path="pipelines"),
+    features=(Feature(name="frozen_layers", options={"first": 0, "count": 1}),),
+)
+
+
+def test_a_frozen_layer_that_moved_was_trained_and_no_other_layer_was() -> None:
+    initial = numbers.weights(FROZEN)
+    assert "frozen_trained" in predicted(FROZEN, candidate(FROZEN, wrong_at(Stage.UPDATE, "0.weight")))
+    other = wrong_at(Stage.UPDATE, "2.weight")
+    assert "frozen_trained" not in predicted(FROZEN, candidate(FROZEN, other))
+    assert "frozen_trained" not in predicted(LATER, candidate(LATER, wrong_at(Stage.UPDATE, "0.weight")))
+
+    def kept(_step: int, key: Key, value: Floats) -> Floats:
+        stage, name = key
+        return initial[name] if stage is Stage.UPDATE and name.startswith("0.") else value
+
+    assert "frozen_trained" not in predicted(FROZEN, candidate(FROZEN, kept))
+
+
+def test_under_clipping_a_frozen_layer_that_moved_explains_the_others_of_its_update() -> None:
+    clipped = replace(FROZEN, training=Training(clip_norm=0.01))
+    moved = candidate(clipped, lambda _step, key, value: value * 1.5 if key[0] is Stage.UPDATE else value)
+    assert "frozen_trained" in predicted(clipped, moved)
 
 
 def shares_applied(factors: tuple[float, float], off: float = 0.0) -> Trace:

@@ -78,7 +78,7 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
         )
         return
     if "import torchax" in text:
-        pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
+        pytest.importorskip("flax", reason="needs torchax: pip install -e '.[torchax]'")
     if "import jax" in text:
         pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
     if any(word in text for word in ALONE):

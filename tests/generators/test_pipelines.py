@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from difftest.cases.case import Case
 from difftest.cases.parts import parts
-from difftest.cases.pipelining import SINGLE
+from difftest.cases.pipelining import FOLDED, SINGLE
 from generators.cases import case_at, cases
 from generators.paths import chosen
 from workers.backends import torch_pipeline
@@ -36,6 +36,7 @@ def test_every_schedule_and_form_is_drawn_with_every_kind_of_stage() -> None:
     counts = Counter(name for case in drawn for own in parts(case).values() for name in own)
     schedules = {name for name in counts if name.startswith("pipeline ") and "=" not in name}
     assert len(schedules) == 7
+    assert 2 <= sum(counts[f"pipeline {name}"] for name in FOLDED) <= 25
     assert {name for name in counts if name.startswith("pipeline hands=")} == {
         f"pipeline hands={form}" for form in ("view", "two", "unused", "integers", "strided")
     }

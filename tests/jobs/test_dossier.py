@@ -35,7 +35,7 @@ def test_a_draft_has_sentences_script_answers_and_releases_in_the_form_of_the_tr
         "With torch 2.9.0 and torch_xla 2.9.0, `celu` keeps its first `alpha`. Nothing fails: a training run "
         "goes on with wrong numbers. Expected 1, got 2."
     ) in text
-    assert '```python\nprint("expected 1, actual 2")\n```\n\nIt prints' in text
+    assert '```python\nprint("expected 1, actual 2")\n```\n\n`python script.py` prints' in text
     assert "## Expected behavior\n\nWhat the same call gives on the CPU without XLA." in text
     assert "```text\ncelu: expected 1, actual 2\n```" in text
     assert "a warning" not in text

@@ -88,7 +88,8 @@ def test_an_environment_gets_the_python_of_its_recipe_and_says_so_first(
     monkeypatch.setattr(pythons, "running", lambda: "3.11")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv(pythons.PYENV, str(tmp_path))
-    monkeypatch.setattr(pythons, "find_uv", lambda: None)
+    for module in ("pythons", "environments"):
+        monkeypatch.setattr(f"difftest.jobs.installed.{module}.find_uv", lambda: None)
     announced = called("make", "jax")
     assert f"with Python 3.12 or later: {later}" in announced
     assert calls[0][0] == str(later)

@@ -147,7 +147,7 @@ def test_an_interrupted_search_for_defects_says_that_it_begins_anew(monkeypatch:
     ran = CliRunner().invoke(
         selftest.command, ["--planted", "--defects", "nan_on_one_rank"], standalone_mode=False
     )
-    assert (ran.return_value, ran.stderr) == (130, "interrupted; the same command begins anew\n")
+    assert (ran.return_value, ran.stderr) == (130, "interrupted; the same command starts over\n")
 
 
 def test_what_torch_leaves_open_is_no_false_finding() -> None:

@@ -26,6 +26,7 @@ from difftest.jobs.watch.case_states import CaseState
 from difftest.jobs.watch.journal import FILE
 from difftest.jobs.watch.places import Place
 from difftest.jobs.watch.releases import Release, in_file, in_index, newer, parsed
+from difftest.jobs.watch.script_states import ending
 
 if TYPE_CHECKING:
     from difftest.records.finding import State
@@ -102,6 +103,19 @@ def test_what_the_release_changed_is_compared_with_what_the_list_knows(
     notes = {one.name: one.note for one in result.tried if one.state == "unclear"}
     assert notes["hangs"] == "not finished after 2 s"
     assert "no_such_module" in notes["broken"]
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("[rank1]: ValueError: a list\n[rank1]:   [False, True])\n", "ValueError: a list"),
+        ("a.b.SomeError: first\nRuntimeError: last\nframe #3: _start + 0x21 (0x55d)\n", "RuntimeError: last"),
+        ("RuntimeError: \n\nSegmentation fault\n", "Segmentation fault"),
+        ("\n", "no output"),
+    ],
+)
+def test_of_a_script_that_ends_otherwise_the_line_of_its_exception_is_kept(output: str, line: str) -> None:
+    assert ending(output) == line
 
 
 def test_the_same_command_continues_and_runs_nothing_twice(
@@ -188,7 +202,8 @@ def test_the_files_say_what_broke_and_the_status_is_1(
         "urn:difftest:flip:torch:script:mended:2.15.0:2.16.0",
     }
     page = (out / "index.html").read_text()
-    assert "torch 2.16.0 breaks" in page
+    assert page.index("torch 2.16.0 breaks") < page.index("torch 2.16.0 fixes")
+    assert "2.15.0: the fault is there" in page
     assert "<td>3</td>" in page
 
 

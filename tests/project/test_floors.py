@@ -36,6 +36,8 @@ API = (
     "difftest.api",
     "difftest.runs.compare",
     "importlib.import_module",
+    "sys",
+    "types.ModuleType",
     "typing.TYPE_CHECKING",
     "workers.runs.recorder",
 )

@@ -44,7 +44,7 @@ def test_what_was_reached_is_counted_beside_what_there_is() -> None:
     rows = {one.what: (one.reached, dict(one.by_side)) for one in totals(coverage)}
     assert rows[f"{OPERATORS}, forward"] == (3, {"torch": 3, "xla": 1})
     assert rows[f"{OPERATORS}, backward"] == (1, {"torch": 0, "xla": 1})
-    assert rows[f"{ENTRIES}, with cut operands"] == (1, {"torch": 1, "xla": 0})
+    assert rows[f"{ENTRIES}, with sharded operands"] == (1, {"torch": 1, "xla": 0})
     table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
     entries = {one.what: (one.reachable, one.reached) for one in totals(coverage, table)}
     assert entries[f"{ENTRIES}, forward"] == (2, 1)
@@ -167,8 +167,8 @@ def test_a_report_tells_modules_from_operators_where_it_has_the_entries(tmp_path
         write(tmp_path, entries=given)
         summary = json.loads((tmp_path / "summary.json").read_text())
         rows = {row["what"]: (row["there are"], row["reached"]) for row in summary["coverage"]}
-        assert rows.get(f"{MODULES}, with cut operands") == modules
-        assert rows[f"{ENTRIES}, with cut operands"] == ((2, 1) if modules else (None, 2))
+        assert rows.get(f"{MODULES}, with sharded operands") == modules
+        assert rows[f"{ENTRIES}, with sharded operands"] == ((2, 1) if modules else (None, 2))
         page = (tmp_path / "report.html").read_text()
         assert ("s modules, forward</td>" in page) == bool(modules)
     assert ">nn.GELU, nn.Tanh</td>" in page
@@ -210,4 +210,4 @@ def test_at_a_glance_what_was_not_reached_at_all_is_one_line() -> None:
     table = pd.DataFrame({"what": ["a", "b", "c"], "reached": [3, 0, 0]})
     (shown,) = at_a_glance([Section(COVERAGE, "It counts.", table)])
     assert list(shown.table["what"]) == ["a"]
-    assert shown.note == "It counts. Nothing was reached of: b, c."
+    assert shown.note == "It counts. Nothing was reached of: b; c."

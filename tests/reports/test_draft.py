@@ -329,11 +329,13 @@ def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
 
 
 def test_a_draft_says_on_which_releases_it_was_tried() -> None:
-    assert releases_of(a_finding()).described == "2.9.0: alive, 2.15.0: not tried"
+    assert releases_of(a_finding()).described == "2.9.0: reproduces, 2.15.0: not tried"
     assert releases_of(a_finding()).untried == "2.15.0"
     tried = a_finding(releases={"torch 2.10.0": "unclear", "torch 2.15.0": "alive"})
     assert releases_of(tried).untried == ""
-    assert "Releases tried: 2.9.0: alive, 2.10.0: unclear, 2.15.0: alive" in drafted(tried, "pytorch")
+    assert "Releases tried: 2.9.0: reproduces, 2.10.0: unclear, 2.15.0: reproduces" in drafted(
+        tried, "pytorch"
+    )
     on_xla = a_finding(side="xla", environment={"torch": "2.9.0", "torch_xla": "2.9.0"})
     assert releases_of(on_xla).untried == "", "the last release of torch_xla"
     assert releases_of(a_finding(side="xla", environment={})).untried == ""
@@ -342,11 +344,14 @@ def test_a_draft_says_on_which_releases_it_was_tried() -> None:
 def test_a_draft_of_a_listed_fault_says_what_its_script_said_on_other_releases() -> None:
     script = "difftest/findings/known/amin_gradient_on_dtensor.py"
     listed = a_finding(upstream=script)
-    assert (releases_of(listed).described, releases_of(listed).untried) == ("2.9.0: alive, 2.15.0: alive", "")
+    assert (releases_of(listed).described, releases_of(listed).untried) == (
+        "2.9.0: reproduces, 2.15.0: reproduces",
+        "",
+    )
     on_xla = a_finding(side="xla", upstream=script, environment={"torch_xla": "2.9.0"})
-    assert releases_of(on_xla).described == "2.9.0: alive", "its package is another"
+    assert releases_of(on_xla).described == "2.9.0: reproduces", "its package is another"
     tried = a_finding(upstream=script, releases={"torch 2.15.0": "unclear"})
-    assert releases_of(tried).described == "2.9.0: alive, 2.15.0: unclear", (
+    assert releases_of(tried).described == "2.9.0: reproduces, 2.15.0: unclear", (
         "what was tried on this finding goes first"
     )
 

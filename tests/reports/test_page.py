@@ -20,7 +20,7 @@ from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
 from reports import cells, frame, tables
 from reports.covered import NOT_REACHED, sections
-from reports.page import compared, errors, head, history, spoken
+from reports.page import compared, errors, head, history, spoken, template
 from reports.page.errors import of_runs
 from reports.page.matrix import Square, of_meshes, of_paths, of_ranks
 from reports.report import build
@@ -223,6 +223,13 @@ def test_runs_of_one_finding_at_one_place_are_one_mark(tmp_path: Path) -> None:
     (strip,) = of_runs(build(tmp_path))["strips"]
     (mark,) = strip.marks
     assert mark.words.endswith("1.0e5 x the rounding noise; 2 more runs of this finding here")
+
+
+def test_what_stands_in_backticks_in_a_title_is_code_and_nothing_in_it_is_markup() -> None:
+    parts: Any = template.template("page/parts.jinja").module
+    assert str(parts.with_code("`<b>` and `amax` reduce nothing <i>")) == (
+        "<code>&lt;b&gt;</code> and <code>amax</code> reduce nothing &lt;i&gt;"
+    )
 
 
 def test_every_fingerprint_of_a_cause_is_an_address_on_the_page(tmp_path: Path) -> None:

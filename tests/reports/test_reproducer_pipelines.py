@@ -1,6 +1,7 @@
 """Scripts of pipelines: the stages, the schedule and what is shared, and which cases no script has."""
 
 import ast
+import importlib.util
 from typing import Any
 
 import msgspec
@@ -11,12 +12,15 @@ from difftest.cases.case import Case, Training
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.pipelining import Pipeline
+from difftest.jobs.filing.script_runs import run_script
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import refusal, render
 
 GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-3)
+OUTPUT = Fault(kind="numbers", stage=Stage.FORWARD, step=0, tensor="output", tolerance=1e-3)
 R = Replicate()
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def piped(*axes: tuple[str, int], training: Training | None = None, **options: object) -> Case:
@@ -57,3 +61,28 @@ def test_clipping_and_shards_over_stages_have_no_script() -> None:
     assert refusal(clipped, "torch_pipeline") == "no template clips over stages"
     assert "wraps them in DDP" in (refusal(piped(("dp_shard", 2)), "torch_pipeline") or "")
     assert "cannot write" in (refusal(piped(), "torch_ddp") or "")
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [
+        (piped(schedule="1F1B", hands="view"), GRADIENT),
+        (piped(("dp", 2), microbatches=2), GRADIENT),
+        (piped(hands="two"), OUTPUT),
+    ],
+    ids=["view", "replicated", "output"],
+)
+def test_scripts_of_correct_pipelines_show_no_fault(case: Case, shown: Fault) -> None:
+    done = run_script(render(case, "torch_pipeline", shown, "healthy", plain=True))
+    assert not done.shown
+    assert "tolerance" in done.output, done.output
+
+
+@pytest.mark.slow
+@needs_torch
+def test_a_script_shows_gradients_that_a_second_part_divides_again() -> None:
+    case = piped(scaled=True, microbatches=2, training=Training(accumulation=2))
+    done = run_script(render(case, "torch_pipeline", GRADIENT, "alive", plain=True))
+    assert done.shown, done.output

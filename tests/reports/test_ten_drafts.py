@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from difftest.jobs.filing.block_sources import block_texts
 from difftest.jobs.filing.known_script import KnownScript, script_of
 from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
 from difftest.jobs.filing.script_runs import keep_graphs, run_script
+from difftest.jobs.watch.script_states import variables_of
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.finding import Finding
@@ -232,12 +234,16 @@ def test_the_compilers_check_stands_in_the_first_sentence_and_its_module_before_
     assert drafted(TEN["openxla"], TRACE).index(MODULE) > text.index("<details>"), "a long one unfolds"
 
 
+MADE = {"newest torch": "newest", "TorchTPU": "torch_tpu"}
+"""The made environments in which these scripts run."""
+
+
 def interpreter(name: str) -> str:
     """The Python in which a draft's script runs; the test is skipped where its packages are not here."""
-    if name == "newest torch":
-        newest = made_environments.python("newest")
-        return str(newest) if newest else pytest.skip("needs `difftest environments make newest`")
-    needs = {"torch_tpu": name == "TorchTPU", "torch_xla": "xla" in TEN[name].backend, "torch": True}
+    if made := MADE.get(name):
+        there = made_environments.python(made)
+        return str(there) if there else pytest.skip(f"needs `difftest environments make {made}`")
+    needs = {"torch_xla": "xla" in TEN[name].backend, "torch": True}
     lacks = [package for package, used in needs.items() if used and not importlib.util.find_spec(package)]
     return pytest.skip(f"{lacks[0]} is not installed") if lacks else sys.executable
 
@@ -249,7 +255,8 @@ def test_every_command_of_a_draft_runs_as_printed(name: str, tmp_path: Path) -> 
     subject, python = TEN[name], interpreter(name)
     original = subject.text()
     raises = subject.known.raises if subject.known else ()
-    ran = run_script(original, python=python, raises=raises)
+    more = variables_of(fault(subject.listed), python) if subject.listed else {}
+    ran = run_script(original, python=python, raises=raises, variables=more)
     assert ran.shown or name in ("block", "feature"), ran.output
     graph = MODULE
     if name == "openxla":
@@ -263,7 +270,14 @@ def test_every_command_of_a_draft_runs_as_printed(name: str, tmp_path: Path) -> 
     ):
         file = tmp_path / f"script{number}.py"
         file.write_text(printed)
-        done = subprocess.run([python, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path)
+        done = subprocess.run(
+            [python, str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=os.environ | more,
+        )
         quoted, came = blocks(text, "text")[0], done.stdout + done.stderr
         fails = bool(raises) if subject.known else subject.symptom in (Symptom.CRASH, Symptom.EXCEPTION)
         assert (done.returncode != 0) == fails, came

@@ -118,6 +118,23 @@ def test_every_module_and_parameter_is_recorded_in_the_order_of_computation(tmp_
     assert len(owners(wholes, layout.START)) == 11
 
 
+def test_gradients_of_outputs_name_the_innermost_modules_that_took_them(tmp_path: Path) -> None:
+    train(tmp_path / "run", parts=2)
+    wholes = read(tmp_path / "run").whole(1)
+    users = {key[1]: whole.about.users for key, whole in wholes.items() if key[0] == layout.OUTPUT_GRADIENT}
+    block = {"1.norm": ("1.linear",), "1.linear": ("1.act",), "1.act": (), "1": ("2.norm",)}
+    assert users == {
+        "0": ("1.norm",),
+        **block,
+        "2.norm": ("2.linear",),
+        "2.linear": ("2.act",),
+        "2.act": (),
+        "2": ("3",),
+        "3": (),
+        "": (),
+    }
+
+
 @pytest.mark.parametrize("again", ["reentrant", "not reentrant"])
 def test_recomputed_modules_are_recorded_once(tmp_path: Path, again: str) -> None:
     train(tmp_path / "plain")

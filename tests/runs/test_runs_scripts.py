@@ -190,3 +190,51 @@ class Returning(nn.Module):
 def test_the_tensors_of_a_dataclass_are_recorded_by_their_fields(tmp_path: Path) -> None:
     train(tmp_path / "run", Returning, lambda model, step: model(drawn(step, 16, 6)).loss)
     assert owners(tmp_path / "run", layout.OUTPUT) == ["linear", ".scores"]
+
+
+Compute: TypeAlias = Callable[[], Tensor]
+
+
+def apart(compute: Compute, optimizer: torch.optim.Optimizer) -> None:
+    compute()
+    optimizer.step()
+
+
+CLOSURES: dict[str, Callable[[Compute, Any], None]] = {
+    "by name": lambda compute, optimizer: optimizer.step(closure=compute),
+    "by place": lambda compute, optimizer: optimizer.step(compute),
+}
+
+
+def updated(out: Path | None, update: Callable[[Compute, Any], None]) -> list[Tensor]:
+    """Trains 3 steps, whose gradients `update` computes; returns the parameters."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 3))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    recorder = difftest.record(model, optimizer, out=out) if out else None
+    for step in range(3):
+
+        def compute(step: int = step) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = model(drawn(step, 8, 6)).square().mean()
+            loss.backward()
+            return loss
+
+        update(compute, optimizer)
+        if recorder:
+            recorder.step()
+    if recorder:
+        recorder.close()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("way", CLOSURES)
+def test_gradients_that_a_closure_of_the_optimizer_computes_are_recorded(tmp_path: Path, way: str) -> None:
+    plain = updated(tmp_path / "plain", apart)
+    for values in (updated(None, CLOSURES[way]), updated(tmp_path / "closure", CLOSURES[way])):
+        assert all(torch.equal(one, two) for one, two in zip(plain, values, strict=True))
+    one, two = (read(tmp_path / name) for name in ("plain", "closure"))
+    for step in range(3):
+        assert len([key for key in two.whole(step) if key[0] == layout.GRADIENT]) == 4
+        for key, whole in one.whole(step).items():
+            assert (whole.row == two.whole(step)[key].row).all(), (step, key)

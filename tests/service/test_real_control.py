@@ -31,7 +31,7 @@ def test_a_real_backend_that_met_known_faults_alone_agrees_in_its_control(tmp_pa
     how = ("--cases", CASES, "--programs", 0, "--backends", f"{BACKEND},torch_ddp", "--out", tmp_path)
     done = command("run", *where, *how)
     assert done.status == 0, done.output
-    assert f"{BACKEND} never agreed: runs case control-1" in done.output
+    assert f"{BACKEND} never agreed: running control case control-1" in done.output
     ours = [line for line in Corpus(tmp_path / CORPUS).observations() if line.backend == BACKEND]
     compared = [line for line in ours if not is_control(line) and line.verdict != "unsupported"]
     assert [line.verdict for line in compared] == ["diverge"] * 3

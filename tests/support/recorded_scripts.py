@@ -11,6 +11,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from difftest.ground import installed
+
 SCRIPTS = Path(__file__).parents[1] / "training_scripts"
 
 SECONDS = 120.0
@@ -34,6 +36,7 @@ def in_ranks(ranks: int, work: Callable[..., None], *arguments: object) -> None:
 
 
 def _ranks(ranks: int, run: Callable[[dict[str, str], Connection], None]) -> Any:  # noqa: ANN401
+    _prepare()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -56,6 +59,12 @@ def _ranks(ranks: int, run: Callable[[dict[str, str], Connection], None]) -> Any
     failures = [result for worked, result in results if not worked]
     assert not failures, failures[0]
     return results[0][1]
+
+
+def _prepare() -> None:
+    """Does once what every rank does: an optimizer imports torch's compiler, a recorder lists packages."""
+    importlib.import_module("torch._dynamo")
+    installed.everything()
 
 
 def _received(end: Connection) -> tuple[bool, Any]:

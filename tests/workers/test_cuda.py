@@ -33,7 +33,7 @@ torchax_on_a_gpu = pytest.mark.skipif(
     not gpu_count()
     or not all(map(importlib.util.find_spec, ("torchax", "flax")))
     or not any(map(importlib.util.find_spec, torchax.PLUGINS)),
-    reason="needs a GPU, torchax and JAX's plugin: pip install 'difftest[torchax]' 'jax[cuda12]==0.7.1'",
+    reason="needs a GPU, torchax and JAX's plugin: pip install -e '.[torchax]' 'jax[cuda12]==0.7.1'",
 )
 CASES_A_BACKEND = 5
 HALF, SINGLE = flash(("dp", 1), dtype="float16", causal=True), flash(("dp", 1), causal=True)

@@ -14,8 +14,13 @@ from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
 from difftest.cases.options import Feature
 from difftest.cases.pipelining import Pipeline
+from difftest.cases.resets import resets
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
+from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Trace
+from difftest.records.evidence import DECIDED_BY
 from workers import faults
 from workers.isolate import sandbox
 
@@ -36,6 +41,7 @@ MODEL = Model(
 )
 PAIR = Mesh((("pp", 2),))
 FOUR = (2, 3, 5)
+FROZEN = Feature(name="frozen_layers", options={"first": 0, "count": 3})
 
 
 def piped(
@@ -61,12 +67,15 @@ def assert_agrees(case: Case) -> None:
     assert agrees(case, BACKEND, outcome), outcome
 
 
-def checks_of(case: Case, fault: str = "") -> set[str]:
-    """The checks by which a run diverges."""
+def divergences_of(case: Case, fault: str = "") -> tuple[Divergence, ...]:
     outcome = sandbox.run(case, BACKEND, options={faults.VARIABLE: fault} if fault else {})
     assert isinstance(outcome, Trace), outcome
-    comparison = compare(case, BACKEND, "torch", oracle_trace(case), outcome)
-    return {one.check for one in comparison.divergences}
+    return compare(case, BACKEND, "torch", oracle_trace(case), outcome).divergences
+
+
+def checks_of(case: Case, fault: str = "") -> set[str]:
+    """The checks by which a run diverges."""
+    return {one.check for one in divergences_of(case, fault)}
 
 
 @pytest.mark.parametrize("hands", ["tensor", "view", "two"])
@@ -81,27 +90,65 @@ def test_two_stages_a_rank_agree(schedule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("axis", "sharded"), [("dp", None), ("dp_shard", (R, S0))], ids=["replicated", "sharded"]
+    ("axis", "sharded", "schedule", "cuts"),
+    [
+        ("dp", None, "1F1B", (3,)),
+        ("dp_shard", (R, S0), "1F1B", (3,)),
+        ("dp_shard", (R, S0), "InterleavedZeroBubble", FOUR),
+    ],
+    ids=["replicated", "sharded", "sharded, zero bubble"],
 )
-def test_data_axes_within_the_stages_agree(axis: str, sharded: Placements | None) -> None:
-    assert_agrees(piped(Mesh((("pp", 2), (axis, 2))), sharded, schedule="1F1B", scaled=True))
+def test_data_axes_within_the_stages_agree(
+    axis: str, sharded: Placements | None, schedule: str, cuts: tuple[int, ...]
+) -> None:
+    assert_agrees(piped(Mesh((("pp", 2), (axis, 2))), sharded, schedule=schedule, cuts=cuts, scaled=True))
+
+
+def test_zero_bubble_does_not_reduce_gradients_of_stages_in_ddp_which_is_known() -> None:
+    case = piped(Mesh((("pp", 2), ("dp", 2))), schedule="InterleavedZeroBubble", cuts=FOUR)
+    first = divergences_of(case)[0]
+    assert "unreduced" in first.predicted, first.detail
+    assert read_ledger().entry(first, case, utc_today())
 
 
 def test_frozen_layers_and_accumulated_parts_agree() -> None:
-    frozen = Feature(name="frozen_layers", options={"first": 0, "count": 3})
-    case = msgspec.structs.replace(
-        piped(training=msgspec.structs.replace(STEPS, accumulation=2)), features=(frozen,)
-    )
+    case = piped(training=msgspec.structs.replace(STEPS, accumulation=2))
+    assert_agrees(msgspec.structs.replace(case, features=(FROZEN,)))
+
+
+def test_frozen_layers_that_are_split_are_trained_which_is_known() -> None:
+    case = piped(Mesh((("pp", 2), ("tp", 2))), (R, S0), schedule="1F1B")
     assert_agrees(case)
+    case = msgspec.structs.replace(case, features=(FROZEN,))
+    first = divergences_of(case)[0]
+    assert "frozen_trained" in first.predicted
+    assert read_ledger().entry(first, case, utc_today())
+
+
+@pytest.mark.parametrize(
+    ("schedule", "check"),
+    [("LoopedBFS", "loss"), ("Interleaved1F1B", "loss"), ("InterleavedZeroBubble", "gradients")],
+)
+def test_what_fewer_microbatches_than_ranks_make_wrong_is_known(schedule: str, check: str) -> None:
+    case = piped(schedule=schedule, cuts=FOUR, microbatches=1)
+    first = divergences_of(case)[0]
+    assert first.check == check
+    assert read_ledger().entry(first, case, utc_today())
 
 
 def test_on_one_device_there_is_no_pipeline() -> None:
     assert_agrees(piped().unsharded())
 
 
-def test_gradients_that_are_divided_again_by_a_second_part_are_wrong() -> None:
+def test_gradients_that_are_divided_again_by_a_second_part_are_known_by_the_option_that_decides() -> None:
     case = piped(training=msgspec.structs.replace(STEPS, accumulation=2), scaled=True)
-    assert "gradients" in checks_of(case)
+    first = divergences_of(case)[0]
+    assert first.check == "gradients"
+    option, reset = next((name, reset) for name, reset in resets(case) if "scaled" in name)
+    assert_agrees(reset)
+    ledger = read_ledger()
+    assert ledger.entry(first, case, utc_today()) is None
+    assert ledger.entry(first, case, utc_today(), {DECIDED_BY: option})
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from workers.isolate import sandbox
 LARGEST = 4
 needs_torchax = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torchax", "flax"))),
-    reason="needs torchax: pip install 'difftest[torchax]'",
+    reason="needs torchax: pip install -e '.[torchax]'",
 )
 
 

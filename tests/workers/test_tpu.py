@@ -60,7 +60,7 @@ def test_kernels_are_compiled(backend: str) -> None:
 
 
 @pytest.mark.skipif(
-    not all(map(find_spec, ("torchax", "flax"))), reason="needs torchax: pip install 'difftest[torchax]'"
+    not all(map(find_spec, ("torchax", "flax"))), reason="needs torchax: pip install -e '.[torchax]'"
 )
 def test_torchax_agrees_with_the_oracle_on_the_same_chips() -> None:
     for case in itertools.islice(supported("torchax"), CASES_A_BACKEND):

@@ -80,7 +80,7 @@ def test_runs_on_a_gpu_are_deterministic_and_name_the_package_of_the_plugin(
 def test_a_gpus_plugin_is_given_no_flag_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     case = a_case(spelling=Spelling(unoptimised=True))
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
-    assert "xla_cpu" not in devices.environment(case)["XLA_FLAGS"]
+    assert WITHOUT_MLIR not in devices.environment(case)["XLA_FLAGS"]
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert UNOPTIMISED in devices.environment(case)["XLA_FLAGS"]
 

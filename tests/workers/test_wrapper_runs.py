@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from real_runs import agrees, oracle_trace
+from real_runs import agrees, oracle_trace, together
 from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
@@ -19,7 +19,9 @@ from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Replication
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.ground import plugins
+from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
+from difftest.judge.damage import NOT_UPDATED
 from difftest.judge.outcome import Failure, Trace
 from workers import faults
 from workers.isolate import sandbox
@@ -107,6 +109,15 @@ def test_fully_sharded_training_agrees_with_every_option(name: str) -> None:
     assert agrees(case, "torch_fsdp", sandbox.run(case, "torch_fsdp"))
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_fully_sharded_training_beside_tensor_parallelism_divides_by_the_cases_factor(shards: int) -> None:
+    case = a_sharded_case(
+        Mesh((("dp_shard", shards), ("tp", 1))), (S0, R), {"": (S0, R)}, training=Training(steps=2)
+    )
+    case = msgspec.structs.replace(case, sharding=Sharding(gradient_divide_factor=3.0, summed=True))
+    assert agrees(case, "torch_tp", sandbox.run(case, "torch_tp"))
+
+
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
 def test_mixed_precision_agrees_where_every_forward_pass_casts(backend: str) -> None:
     case = msgspec.structs.replace(
@@ -137,10 +148,30 @@ def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:
     assert "out of bounds for dimension 1 with size 0" in outcome.message
 
 
+FORMS = ("full", "offloaded", "flattened", "loose")
+STATES = {form: featured("state_dict_options", step=1, form=form) for form in FORMS}
+
+
+@pytest.mark.parametrize("backend", ["torch_fsdp", "torch_ddp"])
+def test_a_state_that_is_read_and_loaded_in_a_form_that_is_drawn_changes_nothing(backend: str) -> None:
+    cases = list(STATES.values())
+    if backend == "torch_ddp":
+        whole = a_sharded_case(Mesh((("dp", 2),)), model=WITH_BLOCK, training=PARTS)
+        cases = [msgspec.structs.replace(whole, features=case.features) for case in cases]
+    outcomes = together(cases, backend)
+    wrong = [
+        (form, outcome)
+        for form, case, outcome in zip(FORMS, cases, outcomes, strict=True)
+        if isinstance(outcome, InfrastructureError) or not agrees(case, backend, outcome)
+    ]
+    assert wrong == []
+
+
 def test_a_kept_state_dict_of_uneven_shards_is_found_to_be_old() -> None:
     case = featured("kept_state_dict")
     compared = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))
     assert compared.divergences[0].check == "parameters"
+    assert compared.divergences[0].nature.startswith(NOT_UPDATED)
 
 
 def test_clipping_of_what_norms_learn_from_pieces_is_found() -> None:
@@ -232,6 +263,7 @@ SHOWS = {
     "block_not_skipped": (SHARDINGS["skipped"], "torch_dtensor"),
     "stays_frozen": (SHARDINGS["unfreezing"], "torch_dtensor"),
     "kept_copy": (featured("kept_state_dict"), "torch_dtensor"),
+    "state_without_optimizer": (STATES["full"], "torch_fsdp"),
     "divided_twice": (SHARDINGS["divided"], "torch_fsdp"),
     "replicas_left_out": (SHARDINGS["scattered"], "torch_fsdp"),
     "parts_replaced": (SHARDINGS["every part"], "torch_fsdp"),

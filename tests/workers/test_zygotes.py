@@ -223,7 +223,7 @@ def test_a_warm_zygote_has_what_torch_xla_looks_for_at_its_first_annotation_and_
     pytest.importorskip("torch_xla", reason="needs torch_xla")
     for name in ("torchax", "flax"):
         if find_spec(name) is None:
-            pytest.skip("needs torchax: pip install 'difftest[torchax]'")
+            pytest.skip("needs torchax: pip install -e '.[torchax]'")
     environment = zygotes.environment() | {"PJRT_DEVICE": "CPU"}
     done = subprocess.run(
         [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=False

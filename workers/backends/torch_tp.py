@@ -111,7 +111,9 @@ def _no_data_parallelism(case: Case) -> str | None:
 
 
 def _data_axes(case: Case) -> tuple[str, ...]:
-    return tuple(name for name in case.layout.mesh.names if name != tp_plan.AXIS and case.world_size > 1)
+    """The axes beside tp. A mesh of one axis has none, also that of a case on one device, which is dp."""
+    names = case.layout.mesh.names
+    return tuple(name for name in names if name != tp_plan.AXIS and len(names) > 1)
 
 
 def _only_replicates(case: Case) -> bool:

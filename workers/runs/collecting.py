@@ -60,10 +60,12 @@ class Collected:
         factor: float = 1.0,
         share: layout.Piece | None = None,
         flat: Range | None = None,
+        users: Sequence[str] = (),
     ) -> None:
         """Adds a tensor. `share` names this rank's share of a plain tensor that is a sum over ranks.
 
-        `flat` says which elements of a flattened parameter it is.
+        `flat` says which elements of a flattened parameter it is, `users` which modules took the output of
+        which it is the gradient.
         """
         with torch.no_grad(), torch.autocast(tensor.device.type, enabled=False):
             located = placed(tensor, self.batch if batched else None, microbatch, flat)
@@ -82,6 +84,7 @@ class Collected:
                 comparable=bool(located.parts) or not located.local.numel(),
                 mesh=located.mesh,
                 cut=located.cut,
+                users=tuple(users),
             )
             row = partial(self._row, located, batched=batched)
             if self.keeps(owner):

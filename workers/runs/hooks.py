@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from difftest.runs import layout
 from difftest.runs.align import path_of
@@ -60,6 +61,30 @@ class Mode:
         return module.training or not self._trained
 
 
+class Users:
+    """Which modules take the outputs of others, as far as nothing comes between."""
+
+    def __init__(self) -> None:
+        self._made: Any = WeakIdKeyDictionary()
+        self._users: dict[tuple[str, str], list[str]] = {}
+
+    def made(self, path: str, place: str, tensor: Tensor) -> None:
+        """A tensor is an output of a module."""
+        self._made.setdefault(tensor, []).append((path, place))
+
+    def take(self, path: str, arguments: object) -> None:
+        """A module has taken arguments. The modules in it come before it, and stand for it."""
+        for _, tensor in leaves(arguments):
+            for key in self._made.get(tensor, ()):
+                users = self._users.setdefault(key, [])
+                if not any(user == path or user.startswith(f"{path}.") for user in users):
+                    users.append(path)
+
+    def of(self, path: str, place: str) -> Sequence[str]:
+        """The innermost modules that took an output."""
+        return self._users.get((path, place), ())
+
+
 class Watch:
     """Records while `active` is true. `began` is called before the first forward pass of training.
 
@@ -80,7 +105,7 @@ class Watch:
         self.active = False
         self.microbatch, self.samples = -1, 0
         self._collected, self._began = collected, began
-        self._inside, self._mode = False, Mode()
+        self._inside, self._mode, self._users = False, Mode(), Users()
         self._calls: Counter[str] = Counter()
         self._rows: frozenset[int] = frozenset()
         self._late: set[tuple[str, str]] = set()
@@ -166,6 +191,8 @@ class Watch:
         call = 0 if again else self._calls[path]
         self._calls[path] += not again
         which = f"{'@' if alone else '#'}{call}" if call else ""
+        if not again:
+            self._users.take(path, arguments)
         for place, tensor in list(leaves(output))[:MOST_LEAVES]:
             if measured(tensor):
                 self._tensor(path, place + which, tensor, again=again)
@@ -186,6 +213,8 @@ class Watch:
 
     def _tensor(self, path: str, place: str, tensor: Tensor, *, again: bool) -> None:
         batched = tensor.shape[0] in self._rows
+        if not again:
+            self._users.made(path, place, tensor)
         if not again and (batched or self.microbatch == 0):
             self._collected.add(
                 layout.OUTPUT, path, tensor, place=place, batched=batched, microbatch=self.microbatch
@@ -212,6 +241,7 @@ class Watch:
             microbatch=microbatch,
             factor=self._collected.averaging,
             share=share,
+            users=self._users.of(path, place),
         )
 
 

@@ -1,5 +1,6 @@
 """`difftest.record`: records a training in the user's own script, without changing a number of it."""
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -186,8 +187,28 @@ class Recorder:
             self._noise.on_parameters("parameter", self._named())
         self._parameters(layout.START)
 
-    def _before_update(self, *_: object) -> None:
+    def _before_update(
+        self, _optimizer: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Records the gradients: now, or when a closure of the script has computed them the first time."""
         self._begin()
+        closure = keywords.get("closure") or (arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure):
+            self._gradients()
+            return None
+        calls = itertools.count()
+
+        def recorded() -> Any:  # noqa: ANN401  the loss, as the script gives it
+            loss = closure()
+            if not next(calls):
+                self._gradients()
+            return loss
+
+        if "closure" in keywords:
+            return arguments, {**keywords, "closure": recorded}
+        return (arguments[0], recorded, *arguments[2:]), keywords
+
+    def _gradients(self) -> None:
         if self._noise:
             gradients = [(name, p.grad) for name, p in self._named() if p.grad is not None]
             self._noise.on_parameters("gradient", gradients)

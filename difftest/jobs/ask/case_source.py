@@ -22,7 +22,7 @@ Seed: TypeAlias = Annotated[
     option(
         type=click.IntRange(0, 2**63 - 1),
         default=0,
-        help="Seed of the generated cases. Case i of a seed is the same wherever Hypothesis is the same.",
+        help="Seed of the generated cases. The same seed and release of Hypothesis give the same cases.",
     ),
 ]
 MaxWorldSize: TypeAlias = Annotated[
@@ -39,7 +39,7 @@ Programs: TypeAlias = Annotated[
     int,
     option(
         type=click.IntRange(min=0),
-        help="How many programs of operators, or modules if named, run before every 20 other cases.",
+        help="How many operator programs, or modules if --paths names them, to run before every 20 cases.",
     ),
 ]
 

@@ -227,7 +227,7 @@ Trust: TypeAlias = Annotated[
     option(
         is_flag=True,
         cls=Deciding,
-        help="Run what somebody else may have made: a finding's script, or a module that you never ran.",
+        help="Run code that may not be yours: a finding's script, or a module that you have not run yet.",
     ),
 ]
 Tracker: TypeAlias = Annotated[
@@ -290,7 +290,7 @@ Load: TypeAlias = Annotated[
     option(
         type=click.IntRange(min=0),
         default=0,
-        help="Number of CPU-bound processes to run beside it.",
+        help="Number of CPU-bound processes to run alongside.",
     ),
 ]
 

@@ -74,7 +74,7 @@ class CampaignPlan(Drawing):
         float | None,
         option(
             type=Duration(),
-            help="End after this time, such as 10m: cases, evidence and all; the same command continues.",
+            help="Stop after this time, such as 10m, evidence included; the same command continues.",
         ),
     ] = None
     began: float = field(default_factory=time.monotonic)

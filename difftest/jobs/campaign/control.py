@@ -49,5 +49,5 @@ def run_controls(
     for index, names in by_case.items():
         alone = dataclasses.replace(campaign, backends={name: campaign.backends[name] for name in names})
         number = CaseNumber(index, Series.CONTROL)
-        click.echo(f"{', '.join(names)} never agreed: runs case {number}", err=True)
+        click.echo(f"{', '.join(names)} never agreed: running control case {number}", err=True)
         yield from run(alone, [(number.recorded, forms[index])], recorded)

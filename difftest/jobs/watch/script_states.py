@@ -24,6 +24,9 @@ NO_RULE = "does not have a sharding"
 RANK_PASSES = re.compile(r"ProcessExitedException: process \d+ terminated with exit code 1\s*$")
 """How the parent ends whose ranks say by status 1 that the fault is not there; one that raises is named."""
 
+EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?P<line>[\w.]*(?:Error|Exception): \S.*)", re.MULTILINE)
+"""What Python says of an exception, in a rank too; a message of many lines, or C++'s stack, may follow it."""
+
 MOST_NOTE = 200
 """Characters kept of the line that says how a script failed."""
 
@@ -66,12 +69,14 @@ def state_of(run: ScriptRun, script: KnownScript) -> ScriptState | None:
         return ScriptState(state="alive")
     by_rank = NO_RULE in run.output if script.raises else RANK_PASSES.search(run.output)
     fixed = run.absent or NOT_THERE in run.output or by_rank
-    return ScriptState(state="fixed") if fixed else ScriptState(state="unclear", note=last_line(run.output))
+    return ScriptState(state="fixed") if fixed else ScriptState(state="unclear", note=ending(run.output))
 
 
-def last_line(output: str) -> str:
-    """The last line, which says how a script failed."""
-    lines = [line for line in output.splitlines() if line.strip() and TRACEBACK not in line]
+def ending(output: str) -> str:
+    """The line that says how a script failed: that of the last exception, else the last one."""
+    lines = [found["line"] for found in EXCEPTION.finditer(output)] or [
+        line for line in output.splitlines() if line.strip() and TRACEBACK not in line
+    ]
     return lines[-1].strip()[:MOST_NOTE] if lines else "no output"
 
 
@@ -94,6 +99,6 @@ def variables_of(fault: KnownFault, python: str) -> dict[str, str]:
     command = [python, "-c", _STAND_IN]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  our own
     if done.returncode:
-        msg = f"the stand-in for libtpu cannot be built with {python}: {last_line(done.stderr)}"
+        msg = f"the stand-in for libtpu cannot be built with {python}: {ending(done.stderr)}"
         raise InfrastructureError(msg)
     return {"TPU_LIBRARY_PATH": done.stdout.strip()}

@@ -1,0 +1,28 @@
+"""Layers that are not trained were trained: an update moved a parameter of theirs.
+
+Where gradients are clipped, theirs count in the norm, and the same update is wrong elsewhere too.
+"""
+
+import numpy as np
+
+from difftest.cases import numbers
+from difftest.cases.feature import of
+from difftest.cases.features.frozen_layers import Options
+from difftest.judge.measured import Key, MeasuredRun
+from difftest.judge.stage import Stage
+
+
+def predicts(run: MeasuredRun, at: Key) -> bool:
+    """Whether the tensor is such a parameter and has moved, or under clipping another one of its update."""
+    step, stage, tensor = at
+    options = of(run.case, Options)
+    if options is None or stage is not Stage.UPDATE:
+        return False
+    initial = numbers.weights(run.case)
+    asked = initial if run.case.training.clip_norm is not None else {tensor}
+    keys = [(step, stage, name) for name in asked if options.holds(name)]
+    return any(
+        not np.array_equal(run.beside(key)[2].full(run.case.layout.mesh), initial[key[2]])
+        for key in keys
+        if key in run.measured
+    )
