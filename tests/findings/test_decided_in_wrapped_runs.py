@@ -50,8 +50,8 @@ def of_classes(loss: LossForm) -> Case:
 
 def saved_first() -> Case:
     case = a_case(training=Training(optimizer="adam"))
-    options = {"resharded": False, "step": 0}
-    return replace(case, features=(Feature(name="distributed_checkpoint", options=options),))
+    saved = Feature(name="distributed_checkpoint", options={"resharded": False, "step": 0})
+    return replace(case, features=(saved,))
 
 
 CASES = {
