@@ -54,10 +54,19 @@ def saved_first() -> Case:
     return replace(case, features=(saved,))
 
 
+def kept() -> Case:
+    """A state dict that is taken once, of shards that two ranks have unevenly."""
+    model = Model(layers=(Linear(inputs=8, outputs=7), Linear(inputs=7, outputs=5)))
+    shards: dict[str, Placements] = {"": (S0,)}
+    case = a_sharded_case(Mesh((("dp_shard", 2),)), (S0,), shards, model=model, training=Training(steps=2))
+    return replace(case, features=(Feature(name="kept_state_dict"),))
+
+
 CASES = {
     "strides_of_tensors_over_gloo": ("torch_ddp", strided(), STRIDES),
     "loss_parallel_of_images": ("torch_tp", of_classes("images"), "regions.loss=images"),
     "log_softmax_in_loss_parallel": ("torch_tp", of_classes("log_softmax"), "regions.loss=log_softmax"),
+    "state_dict_of_uneven_shards": ("torch_fsdp", kept(), "feature.kept_state_dict"),
     "state_dict_before_first_step": ("torch_ddp", saved_first(), "feature.distributed_checkpoint"),
 }
 
