@@ -53,13 +53,13 @@ def condensed(
     unequal = any(_values(truth) != _values(truths[0]) for truth in truths)
     if unequal or any(len(run.steps) != len(truths[0].steps) for _, _, run in runs.values()):
         return None
-    first = _rough(truths[0], frozenset())
-    apart = {number: _apart(case, truths[0], first, run) for number, (_, _, run) in runs.items()}
-    exact = frozenset[Where]().union(_not_finite(truths[0]), *apart.values())
+    counts = {number: _counts_of(case, truths[0], run) for number, (_, _, run) in runs.items()}
+    apart = (where for counted in counts.values() for where, count in counted.items() if count is None)
+    exact = frozenset[Where]((*_not_finite(truths[0]), *apart))
     rough = [_rough(truth, exact) for truth in truths]
     kept = dict[int, Trace]()
     for number, (backend, side, run) in runs.items():
-        difference = _difference(case, truths[0], rough[0], run, apart[number])
+        difference = _difference(run, counts[number])
         restored = restore(case, rough[0], rough[0], difference)
         alike = (
             _judged(compare(case, backend, side, truth, run))
@@ -70,10 +70,8 @@ def condensed(
             return None
         kept[number] = difference
     backends = [backend for backend, _, _ in runs.values()]
-    as_distinct = _distinct(backends, [run for _, _, run in runs.values()]) == _distinct(
-        backends, kept.values()
-    )
-    return (rough, kept) if as_distinct else None
+    whole = [run for _, _, run in runs.values()]
+    return (rough, kept) if _distinct(backends, whole) == _distinct(backends, kept.values()) else None
 
 
 def restore(case: Case, values: Trace, noise: Trace, difference: Trace) -> Trace:
@@ -182,8 +180,11 @@ def _short(tensor: Sharded) -> Sharded:
 
 
 def _units(noise: Sharded) -> Floats:
-    """The unit of each element of a whole tensor: a power of two, or 0 where there is no noise."""
-    deviation = noise.full(ALONE)
+    """The unit of each element of a whole tensor: a power of two, or 0 where there is no noise.
+
+    It is that of the shortened noise, whichever of the two is kept.
+    """
+    deviation = shortened(noise.full(ALONE))
     _, exponents = np.frexp(deviation)
     units: Floats = np.where(deviation > 0, np.ldexp(0.5 / UNITS_OF_NOISE, exponents), 0.0)
     return units
@@ -191,7 +192,9 @@ def _units(noise: Sharded) -> Floats:
 
 def _counts(case: Case, truth: Sharded, noise: Sharded, tensor: Sharded) -> dict[int, Array] | None:
     """A tensor's difference from the oracle, by rank; None where one of them is no number of units."""
-    if tensor.misfits(case.layout.mesh) or any(piece.dtype == COUNT for piece in tensor.pieces.values()):
+    if tensor.shape != truth.shape or tensor.misfits(case.layout.mesh):
+        return None
+    if any(piece.dtype == COUNT for piece in tensor.pieces.values()):
         return None
     expected, units, counts = truth.full(ALONE), _units(noise), dict[int, Array]()
     for rank, piece in tensor.pieces.items():
@@ -203,27 +206,25 @@ def _counts(case: Case, truth: Sharded, noise: Sharded, tensor: Sharded) -> dict
     return counts
 
 
-def _apart(case: Case, truth: Trace, rough: Trace, run: Trace) -> frozenset[Where]:
-    """The tensors in which the run is farther off than it could be in a run that agrees."""
-    return frozenset(
-        (index, key)
-        for index, (tensors, step, noises) in enumerate(zip(run.steps, truth.steps, rough.noise, strict=True))
+def _counts_of(case: Case, truth: Trace, run: Trace) -> dict[Where, dict[int, Array] | None]:
+    """The differences of every tensor that can be kept so; None of one that is too far off."""
+    return {
+        (index, key): _counts(case, step[key], noises[key], tensor)
+        for index, (tensors, step, noises) in enumerate(zip(run.steps, truth.steps, truth.noise, strict=True))
         for key, tensor in tensors.items()
         if key in step and _applies(step[key])
-        if tensor.shape != step[key].shape or _counts(case, step[key], noises[key], tensor) is None
+    }
+
+
+def _difference(run: Trace, counts: Mapping[Where, Mapping[int, Array] | None]) -> Trace:
+    """The run, with the counts of the tensors that have some in their place."""
+    steps = (
+        {
+            key: replace(tensor, pieces=counted) if (counted := counts.get((index, key))) else tensor
+            for key, tensor in tensors.items()
+        }
+        for index, tensors in enumerate(run.steps)
     )
-
-
-def _difference(case: Case, truth: Trace, rough: Trace, run: Trace, apart: frozenset[Where]) -> Trace:
-    """The run as differences from the oracle, but for the tensors in which it is `apart` from it."""
-    steps = list[Tensors]()
-    for index, (tensors, step, noises) in enumerate(zip(run.steps, truth.steps, rough.noise, strict=True)):
-        made = dict(tensors)
-        for key, tensor in tensors.items():
-            if key in step and _applies(step[key]) and (index, key) not in apart:
-                counts = _counts(case, step[key], noises[key], tensor)
-                made[key] = replace(tensor, pieces=counts) if counts else tensor
-        steps.append(made)
     return replace(run, steps=tuple(steps))
 
 

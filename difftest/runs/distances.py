@@ -126,7 +126,7 @@ class Distances:
             )
         offs = self._with_turned(offs) if samples else offs
         self._remember(offs, norms)
-        self._before.update({key: one for key, one in mine.items() if key[0] in layout.PARAMETERS})
+        self._before.update({key: one for key, one in mine.items() if key[0] == layout.UPDATED})
         return in_order(offs)
 
     def _with_turned(self, offs: Sequence[Off]) -> list[Off]:
