@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from samples import a_case
 from sharded_cases import S0, R, a_sharded_case
 
-from difftest.campaign.campaign import Campaign
-from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.layer_norm import LayerNorm
@@ -21,16 +19,11 @@ from difftest.cases.resets import STRIDES
 from difftest.cases.wrapping import LossForm, Regions
 from difftest.findings.faults import known
 from difftest.findings.ledger import Ledger, entries
-from difftest.ground.clock import utc_today
-from difftest.judge.outcome import Outcome
-from difftest.records.corpus import Corpus
-from difftest.records.evidence import DECIDED_BY
-from workers.backends import candidates
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
-from workers.isolate import sandbox  # noqa: E402
+from decided import assert_known_by_its_option  # noqa: E402
 
 HEAD: Mapping[str, Placements] = {"1.weight": (S0,), "1.bias": (S0,)}
 NORMED = Model(layers=(LayerNorm(width=8), Linear(inputs=8, outputs=6)), sequence=4)
@@ -76,16 +69,5 @@ def test_a_fault_of_these_paths_is_known_once_the_evidence_names_its_option(
     name: str, tmp_path: Path
 ) -> None:
     backend, case, option = CASES[name]
-
-    def execute(given: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        return sandbox.run(given, backend, options=dict(options))
-
-    (corpus := Corpus(tmp_path)).prepare()
-    campaign = Campaign(name="decided", backends=candidates((backend,)), execute=execute, corpus=corpus)
-    (progress,) = run(campaign, [(0, case)])
-    (finding,) = progress.new
-    assert option in finding.evidence[DECIDED_BY].split(", ")
     (fault,) = (one for one in known() if one.name == name)
-    ledger = Ledger(entries=entries(fault))
-    assert ledger.entry(finding.divergence, case, utc_today()) is None, "the case alone says too little"
-    assert ledger.entry_of(finding, case, utc_today()) in ledger.entries
+    assert_known_by_its_option(case, (backend,), Ledger(entries=entries(fault)), option, tmp_path)

@@ -33,6 +33,9 @@ IN_NEWEST = [
 
 PINNED_TORCH = "2.9.0"
 
+IN_NEWEST_ALONE = {fault.script for fault in IN_NEWEST if fault.releases.get(PINNED_TORCH) != "alive"}
+"""The scripts of faults that torch has in the newest release, and not in the one that is pinned."""
+
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
 
@@ -62,7 +65,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], W
     [
         pytest.param(script, marks=pytest.mark.nightly if script.stem in RACES else (), id=script.stem)
         for script in RAISES
-        if script.stem not in SWITCHED_OFF
+        if script not in IN_NEWEST_ALONE and script.stem not in SWITCHED_OFF
     ],
 )
 def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython]) -> None:
@@ -71,11 +74,6 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
     text = script.read_text()
     if "import torch_tpu" in text or "from torch_tpu" in text:
         require_fault(script, *with_torch_tpu(script))
-        return
-    if in_newest_alone(script):
-        test_the_newest_torch_still_has_the_fault(
-            next(fault for fault in IN_NEWEST if fault.script == script)
-        )
         return
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install -e '.[torchax]'")
@@ -109,11 +107,6 @@ def test_the_newest_torch_still_has_the_fault(fault: KnownFault) -> None:
     if NEEDS_GPU in output:
         pytest.skip(NEEDS_GPU)
     require_fault(fault.script, status, output)
-
-
-def in_newest_alone(script: Path) -> bool:
-    """Whether torch has the script's fault in the newest release, and not in the one that is pinned."""
-    return any(f.script == script and f.releases.get(PINNED_TORCH) != "alive" for f in IN_NEWEST)
 
 
 def with_newest_torch(script: Path) -> tuple[int, str]:

@@ -13,7 +13,6 @@ from sample_findings import ParsedPage
 
 from difftest import cli
 from difftest.commands import nightly
-from difftest.commands import run as run_command
 from difftest.jobs.campaign import generated_cases
 from difftest.jobs.campaign import run as campaign_job
 from difftest.records.corpus import Corpus
@@ -34,9 +33,8 @@ SAID = re.compile(
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     made = FakeCluster()
-    for module in (nightly, run_command, campaign_job):
-        if hasattr(module, "campaign_on_cluster"):
-            monkeypatch.setattr(module, "campaign_on_cluster", made.campaign)
+    for module in (nightly, campaign_job):
+        monkeypatch.setattr(module, "campaign_on_cluster", made.campaign)
     monkeypatch.setattr(generated_cases, "generated_cases", made.cases)
     return made
 
@@ -50,23 +48,23 @@ def hold(out: Path, terminal: str, printed: dict[str, Any]) -> None:
     summary = json.loads((out / "summary.json").read_text())
     runs = pd.read_parquet(out / "table.parquet").drop_duplicates("run")
     page = ParsedPage((out / "report.html").read_text()).text
-    said = SAID.search(terminal)
-    assert said
-    assert int(said["runs"]) == summary["runs"] == len(runs)
-    assert int(said["cases"]) + int(said["programs"] or 0) == summary["cases"] == runs["case"].nunique()
+    counts = SAID.search(terminal)
+    assert counts
+    assert int(counts["runs"]) == summary["runs"] == len(runs)
+    assert int(counts["cases"]) + int(counts["programs"] or 0) == summary["cases"] == runs["case"].nunique()
     assert re.search(rf"\b{len(runs)}\s*runs\b", page)
     findings = {finding.fingerprint for finding in Corpus(out / "corpus").findings()}
     new = {finding["fingerprint"] for finding in summary["findings"] if finding["new"]}
     assert set(printed["new"]) == new
     assert set(printed["new"]) | set(printed["known"]) == findings
-    known = {finding["fingerprint"] for finding in summary["findings"] if finding["upstream"]}
-    assert known <= set(printed["known"])
+    of_upstream = {finding["fingerprint"] for finding in summary["findings"] if finding["upstream"]}
+    assert of_upstream <= set(printed["known"])
     assert ("need" in terminal) == bool(findings), "there is nothing to say about none"
     nobody = "No findings need you."
-    assert (nobody in page) == (findings == known)
-    assert not findings or (nobody in terminal) == (findings == known)
+    assert (nobody in page) == (findings == of_upstream)
+    assert not findings or (nobody in terminal) == (findings == of_upstream)
     assert summary["headline"] in page
-    words = (f"{len(new)} new" if new else "", f"{len(known)} known" if known else "")
+    words = (f"{len(new)} new" if new else "", f"{len(of_upstream)} known" if of_upstream else "")
     assert all(word in summary["verdict"] for word in words)
 
 

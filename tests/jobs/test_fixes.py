@@ -158,16 +158,16 @@ PATCH = """diff --git a/pack/code.py b/pack/code.py
 def test_a_patch_is_laid_over_a_copy_of_an_environment(home: Path, tmp_path: Path) -> None:
     patch = tmp_path / "fix.patch"
     patch.write_text(PATCH)
-    said = list[str]()
-    name = replacement.environment(str(patch), "old", said.append)
+    messages = list[str]()
+    name = replacement.environment(str(patch), "old", messages.append)
     assert name in made_environments.names()
     of = "lib/python3.11/site-packages/pack"
     assert "return 1" in (home / name / of / "code.py").read_text()
     assert "return 2" in (home / "old" / of / "code.py").read_text()
     assert (home / name / of / "rest.py").samefile(home / "old" / of / "rest.py"), "no second copy"
-    assert len(said) == 1
-    assert replacement.environment(str(patch), "old", said.append) == name
-    assert len(said) == 1, "it is made once"
+    assert len(messages) == 1
+    assert replacement.environment(str(patch), "old", messages.append) == name
+    assert len(messages) == 1, "it is made once"
 
 
 def test_a_patch_that_does_not_fit_leaves_no_environment(home: Path, tmp_path: Path) -> None:

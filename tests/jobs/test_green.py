@@ -296,10 +296,10 @@ def test_progress_calls_findings_of_the_ledger_known(cluster: FakeCluster, tmp_p
     cluster.machine.wrong = {"spmd": sharded, "ddp": sharded}
     shown = campaign(tmp_path / "out", "--known", ledger).stderr
     lines = [line.partition("  ") for line in shown.splitlines() if line.startswith(("known ", "new "))]
-    said = {word.strip(): rest for word, _, rest in lines}
-    assert said.keys() == {"known", "new"}
-    assert "it is" in said["known"]
-    assert "ddp: wrong gradient of 0.weight" in said["new"]
+    by_word = {word.strip(): rest for word, _, rest in lines}
+    assert by_word.keys() == {"known", "new"}
+    assert "it is" in by_word["known"]
+    assert "ddp: wrong gradient of 0.weight" in by_word["new"]
 
 
 @pytest.mark.parametrize(

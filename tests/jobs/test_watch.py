@@ -76,7 +76,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
 def run(
     folder: Path, known: Sequence[KnownFault], *chosen: Release, end: float = float("inf")
 ) -> watch.Watched:
-    said = list[str]()
+    messages = list[str]()
     return watch.watch(
         watch.Watch(
             folder=folder,
@@ -84,7 +84,7 @@ def run(
             faults=known,
             script_seconds=2.0,
             end=end,
-            say=said.append,
+            say=messages.append,
         )
     )
 

@@ -35,8 +35,8 @@ products = {"mm": [], "svd": []}
 for file in Path(dump).glob("*.before_optimizations.txt"):
     for line in file.read_text().splitlines():
         if " dot(" in line:
-            found = re.search(r"operand_precision=\{[^}]*\}", line)
-            products["svd" if "svd" in file.name else "mm"].append(found.group() if found else "default")
+            precision = re.search(r"operand_precision=\{[^}]*\}", line)
+            products["svd" if "svd" in file.name else "mm"].append(precision.group() if precision else "default")
 print(f"precision of a matrix product: {products['mm']}")
 print(f"precision of the products of a decomposition: {products['svd']}")
 sys.exit("default" in products["mm"] or "default" not in products["svd"])
