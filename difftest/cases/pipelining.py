@@ -5,7 +5,7 @@ batch. The layout has the mesh axis `pp` for it, over which parameters count as 
 ranks of its stage, and is read from there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
@@ -68,6 +68,11 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The rank along the pipeline's axis that has a stage."""
         turn, at = divmod(stage, ranks)
         return ranks - 1 - at if turn % 2 and self.schedule in FOLDED else at
+
+    def ranks_with(self, having: Collection[int], layers: int, ranks: int) -> set[int]:
+        """The ranks along the pipeline's axis with a stage that has one of these layers."""
+        stages = enumerate(self.layers(layers))
+        return {self.rank_of(stage, ranks) for stage, own in stages if {*having}.intersection(own)}
 
     def refusal(self, layers: int, ranks: int) -> str:
         """Why a model of so many layers has no such pipeline over so many ranks; empty where it has."""

@@ -94,9 +94,13 @@ def _lacking(run: MeasuredRun) -> Doubt | None:
     of_a_step = [(Stage.FORWARD, "output"), (Stage.FORWARD, "loss")]
     of_a_step += [(Stage.UPDATE, name) for name in case.model.parameters()]
     always = [(step, *key) for step in range(len(steps)) for key in of_a_step]
-    gradients = (key for key, tensor in run.tensors() if key[1] is Stage.BACKWARD and _any(tensor))
+    gradients = (
+        key
+        for key, tensor in run.tensors()
+        if key[1] is Stage.BACKWARD and key[0] < len(steps) and key[1:] not in steps[key[0]] and _any(tensor)
+    )
     for step, stage, name in (*always, *gradients):
-        if step < len(steps) and (stage, name) not in steps[step]:
+        if (stage, name) not in steps[step]:
             return Doubt("the oracle lacks tensors", f"step {step}: the oracle has no {stage} {name}")
     return None
 

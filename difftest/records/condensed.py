@@ -50,7 +50,8 @@ def condensed(
     `truths` are the oracle's runs with different samples of the noise: runs count in the noise of the first,
     and are judged beside each. `runs` has the backend, the side and the trace of every other run.
     """
-    unequal = any(_values(truth) != _values(truths[0]) for truth in truths)
+    values, *others = map(_values, truths)
+    unequal = any(other != values for other in others)
     if unequal or any(len(run.steps) != len(truths[0].steps) for _, _, run in runs.values()):
         return None
     counts = {number: _counts_of(case, truths[0], run) for number, (_, _, run) in runs.items()}

@@ -49,14 +49,13 @@ class Ending:
         text = f"{FAILS} {self.kind}" + (f": {self.needle}" if self.needle else "")
         return text.encode("unicode_escape").decode().replace('"', '\\"')
 
-    def matches(self, status: int | None, log: str) -> bool:
+    def matches(self, status: int, log: str) -> bool:
         """Whether a script that ended with `status` and this standard error shows the fault.
 
-        The status is None where it did not end. A rank that dies is named by the exception of the process
-        that started it.
+        A rank that dies is named by the exception of the process that started it.
         """
-        if self.hangs or status is None:
-            return self.hangs and status is None
+        if self.hangs:
+            return False
         if self.kind in signal.Signals.__members__:
             own, of_rank = -signal.Signals[self.kind], f"terminated with signal {self.kind}"
         elif self.kind.startswith("exit status"):

@@ -319,11 +319,11 @@ class _Pair:
         if not unit:  # whole numbers
             return 0.0, 0.0
         squares = []
+        arrays = (self.first.array(mine), self.second.array(other)) if self.noise else ()
         for one in self.noise:
             name = one.pairs.get(mine)
             if name and one.second.tensors[name].shape == about.shape:
                 again = one.second.array(name)
-                arrays = self.first.array(mine), self.second.array(other)
                 squares.append(min(_far(array, again).difference for array in arrays) ** 2)
         if squares:
             noise = max(math.sqrt(float(np.mean(squares))), unit * far.norm)

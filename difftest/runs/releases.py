@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from difftest.ground.errors import UsageError
+from difftest.ground.installed import OURS
 from difftest.runs.read import Run
-
-OURS = "difftest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,12 +202,7 @@ def _cuts(draw: st.DrawFn, *, case: Case, schedule: Schedule, stages: int, ranks
     drawn = tuple(sorted(draw(st.permutations(range(1, layers)))[: stages - 1]))
     having = [index for index, layer in enumerate(case.model.layers) if _has_parameters(layer)]
     pipeline = Pipeline(schedule=schedule, cuts=drawn)
-    held = {
-        pipeline.rank_of(stage, ranks)
-        for stage, own in enumerate(pipeline.layers(layers))
-        if {*having}.intersection(own)
-    }
-    if len(held) == ranks:
+    if len(pipeline.ranks_with(having, layers, ranks)) == ranks:
         return drawn
     firsts = [having[len(having) * at // ranks] for at in range(1, ranks)]
     others = [index for index in range(1, layers) if index not in firsts]

@@ -171,8 +171,7 @@ ABOUT_ONE_KIND = {
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/parts.py": {"BuildingBlock"},
     "difftest/cases/resets.py": {"Collective"},  # its strides are options
-    "difftest/judge/predictions/_calls.py": {"Module", "Operator"},  # the calls of a program
-    "difftest/judge/predictions/another_divisor.py": {"Module"},
+    "difftest/judge/predictions/_calls.py": {"Module"},  # a call's class has arguments, too
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
     "workers/tpu/limits.py": {"Collective"},  # sends, which hang in the place of a TPU

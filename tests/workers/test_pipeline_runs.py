@@ -116,6 +116,11 @@ def test_frozen_layers_and_accumulated_parts_agree() -> None:
     assert_agrees(msgspec.structs.replace(case, features=(FROZEN,)))
 
 
+def test_a_rank_whose_layers_are_all_frozen_clips_in_the_dtype_of_the_others() -> None:
+    case = piped(training=Training(steps=2, clip_norm=0.03125))
+    assert_agrees(msgspec.structs.replace(case, features=(FROZEN,), dtype="bfloat16"))
+
+
 def test_frozen_layers_that_are_split_are_trained_which_is_known() -> None:
     case = piped(Mesh((("pp", 2), ("tp", 2))), (R, S0), schedule="1F1B")
     assert_agrees(case)

@@ -91,7 +91,7 @@ def test_a_gpus_plugin_is_given_no_flag_of_the_cpu(monkeypatch: pytest.MonkeyPat
 def test_jaxlib_is_given_no_flag_that_it_no_longer_knows(
     monkeypatch: pytest.MonkeyPatch, jaxlib: str, without_mlir: bool
 ) -> None:
-    monkeypatch.setattr(torchax, "version", lambda _package: jaxlib)
+    monkeypatch.setattr("difftest.ground.installed.version", lambda _package: jaxlib)
     given = torchax.environment(a_case(spelling=Spelling(unoptimised=True)))["XLA_FLAGS"]
     assert (WITHOUT_MLIR in given) == without_mlir
     assert UNOPTIMISED_ANYWHERE in given

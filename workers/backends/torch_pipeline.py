@@ -61,13 +61,8 @@ def _no_stages(case: Case) -> str | None:
 def _alone_without_parameters(case: Case) -> str | None:
     assert case.staged  # noqa: S101  it has stages
     ranks = dict(case.layout.mesh.axes)[AXIS]
-    of_layers = case.staged.layers(len(case.model.layers))
     trained = {int(name.partition(".")[0]) for name in case.model.parameters()}
-    having = {
-        case.staged.rank_of(stage, ranks)
-        for stage, layers in enumerate(of_layers)
-        if trained.intersection(layers)
-    }
+    having = case.staged.ranks_with(trained, len(case.model.layers), ranks)
     return "an optimizer needs parameters; a rank has none" if len(having) < ranks else None
 
 

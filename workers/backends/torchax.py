@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +59,8 @@ WITHOUT_OPERATOR = (Collective, Redistribute)
 
 
 def _with_mlir_alone() -> bool:
-    try:
-        return Version(version("jaxlib")) >= WITH_MLIR_ALONE
-    except PackageNotFoundError:  # what is missing is said as a run starts
-        return False
+    release = installed.version("jaxlib")  # what is missing is said as a run starts
+    return release is not None and Version(release) >= WITH_MLIR_ALONE
 
 
 @for_modules_only

@@ -14,6 +14,7 @@ from torch import Tensor
 from difftest.ground.errors import UsageError
 from difftest.ground.installed import how_to_install
 from difftest.runs.checkpoints import About, Checkpoint
+from workers.checkpoints._index import listed
 from workers.torch.shards import Shard, Sharded, block
 
 ORDER = 2
@@ -89,17 +90,7 @@ def _files(path: Path) -> Iterator[Path]:
     if index is None:
         yield from sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
         return
-    try:
-        names = sorted({*json.loads(index.read_bytes())["weight_map"].values()})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        msg = f"cannot read the index {str(index)!r}: it needs a 'weight_map' of files by tensor"
-        raise UsageError(msg) from error
-    for name in names:
-        file = index.parent / str(name)
-        if Path(str(name)).name != name or not file.is_file():
-            msg = f"the index {str(index)!r} names {name!r}, which is no file beside it"
-            raise UsageError(msg)
-        yield file
+    yield from listed(index)
 
 
 def _begins(file: Path, metadata: dict[str, str]) -> dict[str, tuple[int, ...]]:

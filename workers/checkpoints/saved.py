@@ -5,7 +5,6 @@ rank has. FSDP1's sharded tensors say it too; torch reads them in a process grou
 plain objects here.
 """
 
-import json
 import pickle
 import re
 import warnings
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from difftest.ground.errors import UsageError
 from difftest.runs.checkpoints import About, Checkpoint
+from workers.checkpoints._index import listed
 from workers.torch import strided
 from workers.torch.shards import Shard, Sharded, about, block
 
@@ -142,20 +142,7 @@ def read(path: Path) -> Checkpoint:
 
 def _parts(file: Path) -> Iterator[Path]:
     """The file, or those that it is the index of."""
-    if not file.name.endswith(INDEX):
-        yield file
-        return
-    try:
-        names = sorted({*json.loads(file.read_bytes())["weight_map"].values()})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        msg = f"cannot read the index {str(file)!r}: it needs a 'weight_map' of files by tensor"
-        raise UsageError(msg) from error
-    for name in names:
-        part = file.parent / str(name)
-        if part.name != name or not part.is_file():
-            msg = f"the index {str(file)!r} names {name!r}, which is no file beside it"
-            raise UsageError(msg)
-        yield part
+    yield from listed(file) if file.name.endswith(INDEX) else [file]
 
 
 def _loaded(file: Path) -> Any:  # noqa: ANN401  what was saved

@@ -11,7 +11,7 @@ with `@vacuous(...)`. No campaign with one of them may end in status 0.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -77,13 +77,14 @@ class PlantedFault:
     paths: tuple[str, ...] = ()
 
 
-def planted(
+def planted(  # noqa: PLR0913  the fields of a fault, by name
     *,
     about: str,
     backends: tuple[str, ...],
     blame: str,
     reaches: Callable[[Case], bool] = any_case,
     least_gpus: int = 0,
+    paths: tuple[str, ...] = (),
 ) -> Callable[[Plant], PlantedFault]:
     """Decorates a function that spoils a session: the result is a planted fault with the function's name."""
 
@@ -96,6 +97,7 @@ def planted(
             reaches=reaches,
             plant=plant,
             least_gpus=least_gpus,
+            paths=paths,
         )
 
     return decorate
@@ -109,16 +111,14 @@ def of_operators(
     *, about: str, blame: str, reaches: Callable[[Case], bool], backends: tuple[str, ...] = RUN_PROGRAMS
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for a fault of a program's operators."""
-    decorate = planted(about=about, backends=backends, blame=blame, reaches=reaches)
-    return lambda plant: replace(decorate(plant), paths=("operators",))
+    return planted(about=about, backends=backends, blame=blame, reaches=reaches, paths=("operators",))
 
 
 def of_blocks(
     *, about: str, blame: str, reaches: Callable[[Case], bool], backends: tuple[str, ...] = EVERYWHERE
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for a fault of what building blocks have and generated layers have not."""
-    decorate = planted(about=about, backends=backends, blame=blame, reaches=reaches)
-    return lambda plant: replace(decorate(plant), paths=("blocks",))
+    return planted(about=about, backends=backends, blame=blame, reaches=reaches, paths=("blocks",))
 
 
 def of_feature(
@@ -134,8 +134,7 @@ def of_feature(
     def with_feature(case: Case) -> bool:
         return has(case, feature) and reaches(case)
 
-    decorate = planted(about=about, backends=backends, blame=blame, reaches=with_feature)
-    return lambda plant: replace(decorate(plant), paths=("features",))
+    return planted(about=about, backends=backends, blame=blame, reaches=with_feature, paths=("features",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

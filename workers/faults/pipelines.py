@@ -25,8 +25,9 @@ def _of_stages(*, about: str, reaches: Callable[[Case, Pipeline], bool]) -> Call
     def staged(case: Case) -> bool:
         return case.staged is not None and case.world_size > 1 and reaches(case, case.staged)
 
-    decorate = planted(about=about, backends=("torch_pipeline",), blame=SHARDING, reaches=staged)
-    return lambda plant: replace(decorate(plant), paths=("pipelines",))
+    return planted(
+        about=about, backends=("torch_pipeline",), blame=SHARDING, reaches=staged, paths=("pipelines",)
+    )
 
 
 @_of_stages(
@@ -128,17 +129,13 @@ def stage_raises(session: Session, case: Case, rank: int) -> Session:
     return replace(session, staged=staged)
 
 
-def _with_frozen_layers(plant: Plant) -> PlantedFault:
-    decorate = planted(
-        about="layers that were frozen are trained",
-        backends=EVERYWHERE,
-        blame=BACKEND,
-        reaches=lambda case: has(case, "frozen_layers"),
-    )
-    return replace(decorate(plant), paths=("pipelines",))
-
-
-@_with_frozen_layers
+@planted(
+    about="layers that were frozen are trained",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=lambda case: has(case, "frozen_layers"),
+    paths=("pipelines",),
+)
 def frozen_layers_trained(session: Session, _case: Case, _rank: int) -> Session:
     """As if nothing had been frozen."""
 

@@ -19,8 +19,7 @@ def _of_option(
     *, about: str, reaches: Callable[[Case], bool], backends: tuple[str, ...] = EVERYWHERE
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for the cases of the path that has features of training."""
-    decorate = planted(about=about, backends=backends, blame=BACKEND, reaches=reaches)
-    return lambda plant: replace(decorate(plant), paths=("features",))
+    return planted(about=about, backends=backends, blame=BACKEND, reaches=reaches, paths=("features",))
 
 
 def _recomputes(case: Case) -> bool:

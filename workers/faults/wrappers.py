@@ -20,7 +20,7 @@ from difftest.cases.layers.collective import Collective
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.cases.regions import norms
 from difftest.judge.stage import Stage
-from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
+from workers.faults import BACKEND, EVERYWHERE, SHARDING, planted
 from workers.faults.features import replacing
 from workers.training import train
 from workers.training.features import kept_state_dict, skipped_block, state_dict_options
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 FSDP, STYLES = ("torch_fsdp",), ("torch_tp",)
 
 
-def _on(path: str, **fault: Any) -> Callable[[Plant], PlantedFault]:  # noqa: ANN401  of `planted`
-    """As `planted`, for the cases of one path."""
-    decorate = planted(**fault)
-    return lambda plant: replace(decorate(plant), paths=(path,))
-
-
 def _size(case: Case, axis: str) -> int:
     return dict(case.layout.mesh.axes).get(axis, 1)
 
@@ -47,8 +41,8 @@ def _has(feature: str) -> Callable[[Case], bool]:
     return lambda case: has(case, feature)
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="parameters are bfloat16 after an update",
     backends=EVERYWHERE,
     blame=BACKEND,
@@ -66,8 +60,8 @@ def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, after=after)
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="a state dict is a copy of what the module had",
     backends=EVERYWHERE,
     blame=BACKEND,
@@ -80,8 +74,8 @@ def kept_copy(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="what was read of the optimizer's state is zero",
     backends=("torch_ddp", "torch_fsdp"),
     blame=BACKEND,
@@ -104,8 +98,8 @@ def state_without_optimizer(session: Session, _case: Case, _rank: int) -> Sessio
     return session
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="a block that is skipped is computed",
     backends=EVERYWHERE,
     blame=BACKEND,
@@ -117,8 +111,8 @@ def block_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="a parameter stays frozen",
     backends=EVERYWHERE,
     blame=BACKEND,
@@ -135,8 +129,8 @@ def stays_frozen(session: Session, case: Case, _rank: int) -> Session:
     return replace(session, after=after)
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="gradients are divided twice by a factor",
     backends=FSDP,
     blame=BACKEND,
@@ -148,8 +142,8 @@ def divided_twice(session: Session, case: Case, _rank: int) -> Session:
     return replace(session, scale=session.scale / factor)
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="gradients that were scattered are not reduced over replicas",
     backends=FSDP,
     blame=SHARDING,
@@ -168,8 +162,8 @@ def replicas_left_out(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, quiet=quiet)
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="a part that is reduced by itself replaces the gradients before it",
     backends=FSDP,
     blame=BACKEND,
@@ -187,8 +181,8 @@ def parts_replaced(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, quiet=quiet)
 
 
-@_on(
-    "wrappers",
+@planted(
+    paths=("wrappers",),
     about="what stays gathered after the forward pass is not gathered again after an update",
     backends=FSDP,
     blame=BACKEND,
@@ -205,8 +199,8 @@ def gathered_stale(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, place=place)
 
 
-@_on(
-    "regions",
+@planted(
+    paths=("regions",),
     about="a norm learns from a piece of the sequence alone",
     backends=STYLES,
     blame=SHARDING,
@@ -235,8 +229,8 @@ def _apart(case: Case) -> bool:
     return case.cut_by.loss != "whole" and _size(case, "tp") > 1
 
 
-@_on(
-    "regions",
+@planted(
+    paths=("regions",),
     about="the loss counts the classes of the first rank alone",
     backends=(*STYLES, "torch_dtensor"),
     blame=SHARDING,
@@ -255,8 +249,8 @@ def classes_of_one_rank(session: Session, case: Case, _rank: int) -> Session:
     return replace(session, loss=loss)
 
 
-@_on(
-    "regions",
+@planted(
+    paths=("regions",),
     about="the weights of classes are forgotten",
     backends=("torch_dtensor", "xla_spmd"),
     blame=BACKEND,
@@ -274,8 +268,8 @@ def _broadcasts_strided(case: Case) -> bool:
     return first.operation == "broadcast" and first.ranks > 1
 
 
-@_on(
-    "collective_layouts",
+@planted(
+    paths=("collective_layouts",),
     about="a broadcast of a tensor with strides reaches the first half of its rows alone",
     backends=("torch_ddp",),
     blame=SHARDING,
@@ -298,8 +292,8 @@ def _clips_apart(case: Case) -> bool:
     return bool(axes_apart(case)) and case.training.clip_norm is not None and min(case.layout.mesh.shape) > 1
 
 
-@_on(
-    "several_meshes",
+@planted(
+    paths=("several_meshes",),
     about="gradients are clipped mesh by mesh",
     backends=("torch_dtensor", "xla_spmd"),
     blame=SHARDING,

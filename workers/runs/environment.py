@@ -18,7 +18,7 @@ from difftest.ground.installed import COMPUTING, everything, versions
 from difftest.runs.layout import Environment, Module, Package
 from workers.runs.hooks import named
 from workers.runs.owned import owned
-from workers.runs.placing import Batch, is_dtensor
+from workers.runs.placing import Batch, axis_names, is_dtensor
 
 PACKAGES = (*COMPUTING, "numpy", "triton", "transformers", "accelerate", "lightning", "torchtitan")
 
@@ -189,8 +189,8 @@ def _mesh(models: Sequence[nn.Module]) -> dict[str, str]:
     if not meshes:
         return {}
     mesh = max(meshes, key=lambda one: one.ndim)
-    names = mesh.mesh_dim_names or tuple(f"axis {axis}" for axis in range(mesh.ndim))
-    return {"mesh": ", ".join(f"{name}={size}" for name, size in zip(names, mesh.shape, strict=True))}
+    axes = zip(axis_names(mesh), mesh.shape, strict=True)
+    return {"mesh": ", ".join(f"{name}={size}" for name, size in axes)}
 
 
 def _optimizer(optimizer: Any) -> dict[str, str]:  # noqa: ANN401  of any make

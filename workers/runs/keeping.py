@@ -30,9 +30,8 @@ def given(
     }
     form["rows"] = _rows(tensors)
     with torch.no_grad():
-        for kind, named in ((PARAMETER, module.named_parameters()), (PARAMETER, module.named_buffers())):
-            for name, tensor in named:
-                yield f"{kind}:{path}:{name}", _whole(tensor)
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            yield f"{PARAMETER}:{path}:{name}", _whole(tensor)
         for number, tensor in enumerate(tensors):
             yield f"{ARGUMENT}:{path}:{number}", _whole(tensor)
         text = bytearray(msgspec.json.encode(form))

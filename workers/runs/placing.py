@@ -126,7 +126,7 @@ def _of_dtensor(tensor: Any, batch: Batch | None, microbatch: int) -> Placed:  #
     spans = ",".join(_span(index) for index in indices)
     words = f"{_axes(mesh, coordinate)}: {', '.join(str(placement) for placement in placements)}"
     piece = Piece(name="|".join([f"[{spans}]", *names]), words=words)
-    axes = tuple(zip(_names(mesh), map(int, mesh.shape), strict=True))
+    axes = tuple(zip(axis_names(mesh), map(int, mesh.shape), strict=True))
     cut = tuple(getattr(placement, "dim", None) for placement in placements)
     return Placed(local=local, shape=shape, parts=parts, piece=piece, factor=factor, mesh=axes, cut=cut)
 
@@ -145,10 +145,11 @@ def _partial(
 
 
 def _axes(mesh: "DeviceMesh", coordinate: Sequence[int]) -> str:
-    return ", ".join(f"{name} {place}" for name, place in zip(_names(mesh), coordinate, strict=True))
+    return ", ".join(f"{name} {place}" for name, place in zip(axis_names(mesh), coordinate, strict=True))
 
 
-def _names(mesh: "DeviceMesh") -> tuple[str, ...]:
+def axis_names(mesh: "DeviceMesh") -> tuple[str, ...]:
+    """The names of a mesh's axes, or their numbers where it has none."""
     return tuple(mesh.mesh_dim_names or (f"axis {axis}" for axis in range(mesh.ndim)))
 
 

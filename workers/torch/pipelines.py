@@ -17,7 +17,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
 from difftest.judge.outcome import Sharded
-from workers.torch.process_groups import Member
+from workers.torch.process_groups import Member, dtype_of
 
 if TYPE_CHECKING:
     from workers.training.session import Loss
@@ -180,6 +180,9 @@ class RankPipeline:
         trained = list(parameters)
         total = get_total_norm([one.grad for one in trained if one.grad is not None])
         total = total.full_tensor() if isinstance(total, DTensor) else total
+        total = total.to(
+            self.member.device, dtype_of(self.member.case)
+        )  # a float32 of the host without gradients
         squared = total**2
         distributed.all_reduce(squared, group=self.group)
         clip_grads_with_norm_(trained, norm, squared**HALF)

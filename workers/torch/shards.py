@@ -38,8 +38,8 @@ class Sharded:
     def array(self, name: str) -> Array:
         """A tensor, whole."""
         shape, shards = self.tensors[name].shape, self.shards[name]
-        if len(shards) == 1 and tuple(shards[0].read().shape) == shape:
-            return as_array(shards[0].read())
+        if len(shards) == 1 and tuple((only := shards[0].read()).shape) == shape:
+            return as_array(only)
         whole, filled = None, np.zeros(shape, bool)
         for shard in shards:
             part = as_array(shard.read())

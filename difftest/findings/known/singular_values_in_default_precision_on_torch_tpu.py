@@ -36,7 +36,9 @@ for file in Path(dump).glob("*.before_optimizations.txt"):
     for line in file.read_text().splitlines():
         if " dot(" in line:
             precision = re.search(r"operand_precision=\{[^}]*\}", line)
-            products["svd" if "svd" in file.name else "mm"].append(precision.group() if precision else "default")
+            products["svd" if "svd" in file.name else "mm"].append(
+                precision.group() if precision else "default"
+            )
 print(f"precision of a matrix product: {products['mm']}")
 print(f"precision of the products of a decomposition: {products['svd']}")
 sys.exit("default" in products["mm"] or "default" not in products["svd"])

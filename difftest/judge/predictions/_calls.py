@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from difftest.cases import numbers
-from difftest.cases.layers import walk
 from difftest.cases.layers.module import Module, function_called
 from difftest.cases.layers.operator import Argument, Operator, full_name
 from difftest.judge.measured import Floats, Key, MeasuredRun
@@ -54,23 +53,26 @@ class Call:
         small = (one for one in self.plain_numbers() if 0.0 < one < 1.0)
         return self.number("eps", next(small, default))
 
-    def plain_numbers(self) -> list[float]:
-        """The numbers among the arguments that are passed by position, to the function or to the class."""
+    @property
+    def positional(self) -> tuple[Argument, ...]:
+        """What is passed by position, to the function or to the class of the module."""
         made = self.layer.made.arguments if isinstance(self.layer, Module) else ()
+        return (*self.layer.arguments, *made)
+
+    def plain_numbers(self) -> list[float]:
+        """The numbers among the arguments that are passed by position."""
         return [
             float(one)
-            for one in (*self.layer.arguments, *made)
+            for one in self.positional
             if isinstance(one, int | float) and not isinstance(one, bool)
         ]
 
 
 def call_at(run: MeasuredRun, at: Key) -> Call | None:
     """The call that a tensor of a program belongs to; None where there is none."""
-    if not run.case.model.is_program:
-        return None
     path = at[2].partition(".")[0]
-    layer = dict(walk(run.case.model.layers)).get(path)
-    return Call(run=run, path=path, layer=layer) if isinstance(layer, Operator) else None
+    layer = run.case.model.operators.get(path)
+    return Call(run=run, path=path, layer=layer) if layer is not None else None
 
 
 def compared(run: MeasuredRun, at: Key) -> tuple[Floats, Floats, Floats]:

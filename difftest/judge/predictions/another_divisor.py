@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 
-from difftest.cases.layers.module import Module
 from difftest.cases.layers.operator import Items
 from difftest.judge.measured import Floats, Key, MeasuredRun
 from difftest.judge.predictions import _calls
@@ -45,8 +44,7 @@ def _are_counts(numbers: Floats, close: float) -> bool:
 
 def _kernel(call: "_calls.Call") -> int:
     """How many elements the kernel of a pool has."""
-    made = call.layer.made.arguments if isinstance(call.layer, Module) else ()
-    sizes = (call.option("kernel_size"), *call.layer.arguments, *made)
+    sizes = (call.option("kernel_size"), *call.positional)
     size = next((one for one in sizes if isinstance(one, int | Items)), 1)
     dims = int(call.function.removeprefix(POOL).removesuffix("d"))
     whole = [one for one in size.items if isinstance(one, int)] if isinstance(size, Items) else [size] * dims
