@@ -13,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError, UsageError
-from difftest.jobs.installed.environments import make
+from difftest.jobs.installed.environments import make_of
 from difftest.jobs.installed.recipes import everything, of_release
 from difftest.jobs.watch.places import place
 from difftest.jobs.watch.releases import parsed
@@ -66,10 +66,8 @@ def _of_wheel(file: Path, say: Callable[[str], None]) -> str:
         str(file.resolve()) if requirement.startswith(own) else requirement
         for requirement in everything(chosen)
     )
-    say(f"makes the environment {called}: {', '.join(chosen.requirements)}, with {file}")
-    folder = made_environments.home() / called
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make(folder, requirements)
+    words = f"makes the environment {called}: {', '.join(chosen.requirements)}, with {file}"
+    make_of(chosen, made_environments.home() / called, requirements, lambda: say(words))
     return called
 
 
