@@ -178,6 +178,23 @@ def test_a_patch_that_does_not_fit_leaves_no_environment(home: Path, tmp_path: P
     assert made_environments.names() == ("old",)
 
 
+def test_the_tests_of_a_patch_are_left_out(home: Path, tmp_path: Path) -> None:
+    patch, messages = tmp_path / "fix.patch", list[str]()
+    patch.write_text(PATCH + PATCH.replace("pack/code.py", "test/test_code.py"))
+    name = replacement.environment(str(patch), "old", messages.append)
+    packages = home / name / "lib/python3.11/site-packages"
+    assert "return 1" in (packages / "pack" / "code.py").read_text()
+    assert not (packages / "test").exists()
+    assert messages[0].endswith("without test/test_code.py, which no package has")
+
+
+def test_a_patch_of_tests_alone_is_refused(home: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "fix.patch"
+    patch.write_text(PATCH.replace("pack/code.py", "test/test_code.py"))
+    with pytest.raises(UsageError, match="changes no file of a package"):
+        replacement.environment(str(patch), "old", print)
+
+
 @pytest.mark.parametrize("name", ["pack/code.cpp", "../../outside.py", "/etc/hosts.py"])
 def test_a_patch_changes_python_files_of_packages_alone(home: Path, tmp_path: Path, name: str) -> None:
     patch = tmp_path / "fix.patch"
