@@ -39,9 +39,9 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     Exit status 1 when no pass, nor XLA's code generation, is at fault, or where that cannot be decided.
 
-    TARGET is a finding with a reproducer, the name of a known fault, a script on JAX or torch_xla, or a file
-    with HLO or StableHLO. XLA writes the module after every pass, and each is evaluated without XLA. The
-    first whose numbers are wrong names the pass; the one before it is the control.
+    It takes a finding with a reproducer, the name of a known fault of XLA, or a file: a script on JAX or
+    torch_xla, HLO or StableHLO. XLA writes the module after every pass, and each is evaluated without XLA.
+    The first whose numbers are wrong names the pass; the one before it is the control.
     """
     from difftest.jobs.filing.accusation import accuse, keep, program_of
 

@@ -255,3 +255,9 @@ def test_a_fix_is_an_environment_this_python_or_something_that_is_named(home: Pa
         UsageError, match=r"'other' is no environment here; allowed: an environment, a release"
     ):
         replacement.environment("other", "", print)
+
+
+def test_what_is_no_fault_and_no_finding_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"'nothing' is no known fault and no finding; known faults are "):
+        fault_cases.read("nothing")

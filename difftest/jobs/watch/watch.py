@@ -168,7 +168,8 @@ def _run_scripts(
                     continue
                 tried = _as_of_now(one.tried, result.state, result.note)
                 journal.add(tried)
-                request.say(f"  {tried.state:<8} {tried.name} {tried.partitioner}".rstrip())
+                words = f"{tried.name} {tried.partitioner}".rstrip()
+                request.say(f"  {tried.state:<8} {words}{f': {tried.note}' if tried.note else ''}")
 
 
 def _said(warm: WarmScripts, one: _Script, expected: State | None) -> ScriptState | None:
