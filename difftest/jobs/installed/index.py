@@ -5,8 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from packaging.version import InvalidVersion, Version
-
+from difftest.findings.faults import release_order
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.installed.pythons import running
 
@@ -40,7 +39,7 @@ def releases(package: str, python: str = "", address: str = "") -> tuple[str, ..
         msg = f"asking for the releases of {package} needs pip, which {sys.executable} lacks"
         raise InfrastructureError(msg)
     printed = _VERSIONS.search(done.stdout)
-    return tuple(sorted(filter(None, printed[1].split(", ")), key=_age)) if printed else ()
+    return tuple(sorted(filter(None, printed[1].split(", ")), key=release_order)) if printed else ()
 
 
 def python_of(requirements: Iterable[str], address: str = "") -> str:
@@ -56,10 +55,3 @@ def python_of(requirements: Iterable[str], address: str = "") -> str:
     )
     least = next(fits, "")
     return "" if least == running() else least
-
-
-def _age(release: str) -> Version:
-    try:
-        return Version(release)
-    except InvalidVersion:
-        return Version("0")
