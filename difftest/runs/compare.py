@@ -1,5 +1,6 @@
 """Compares two recorded runs: what differs around them, the first wrong place, and whether it is rounding."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import by_structure, require_names
 from difftest.runs.comparison import DIFFER, EQUAL, LOSS, UNDECIDED, Comparison, Place, Point
-from difftest.runs.distances import EPSILON, FORWARD, GROWTH, UNITS, Distances, Off
+from difftest.runs.distances import FORWARD, GROWTH, UNITS, Distances, Off, coarsest
 from difftest.runs.hints import CLOSE, candidates, factor, hints
 from difftest.runs.read import Run, read
 from difftest.runs.settings import differences, different_data
@@ -110,8 +111,8 @@ class _Walk:
             self._horizon = step
             return
         self._compared += len(offs)
-        ratios = [off.difference / off.noise for off in offs if off.noise and not off.wrong]
-        self._greatest = max(self._greatest, *ratios, 0.0)
+        right = itertools.takewhile(lambda off: not off.wrong, offs)
+        self._greatest = max(self._greatest, *(off.difference / off.noise for off in right if off.noise), 0.0)
         place = self._odd(step) or self._wrong_place(step, offs)
         if place:
             self._first = place
@@ -234,7 +235,7 @@ class _Walk:
     def _widened(self, step: int) -> float:
         """How far rounding may part the losses of a step; it never shrinks again."""
         one, two = self._losses(step)
-        unit = max(_unit(run) for run in self._runs)
+        unit = coarsest(*self._runs)
         size = max((abs(loss) for loss in (one, two) if math.isfinite(loss)), default=0.0)
         if self._noise:
             apart = [
@@ -261,12 +262,6 @@ class _Walk:
 
 def _json(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _unit(run: Run) -> float:
-    """The unit in the last place of the coarsest outputs."""
-    dtypes = {one.dtype for one in run.ranks[0].tensors.values() if one.kind != layout.INPUT}
-    return max((EPSILON.get(dtype, 0.0) for dtype in dtypes), default=0.0)
 
 
 def _divided(off: Off, size: float) -> Off:

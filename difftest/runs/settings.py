@@ -1,14 +1,19 @@
 """What differs between two runs besides their numbers: environment, modules' arguments, batches and data."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from difftest.runs import layout
 from difftest.runs.align import renamed
 from difftest.runs.comparison import DATA, Place, Setting
+from difftest.runs.layout import Module
 from difftest.runs.read import Run
 
 MOST_MODULES = 12
 """How many modules with other arguments are shown."""
+
+ARGUMENTS = re.compile(r", (?=\w+=)")
+"""What is between the arguments that a module prints."""
 
 SAME_ORDER = 1e-3
 """Inputs with equal digests whose difference is a greater share of their norm are in another order."""
@@ -64,16 +69,42 @@ def _rates(first: Run, second: Run) -> tuple[str, str]:
 def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
     """The modules of other arguments, such as another epsilon. Those of one class are alike by the dozen."""
     other = {module.path: module for module in second.environment.modules}
+    pairs = [(one, other.get(renamed(one.path, names))) for one in first.environment.modules]
+    alike = [(one, two) for one, two in pairs if two and two.kind == one.kind]
+    releases = {run.environment.settings.get("torch") for run in (first, second)}
+    unshown = _unshown(alike) if len(releases) > 1 else set()
     differences = []
-    for module in first.environment.modules:
-        match = other.get(renamed(module.path, names))
-        if match and match.kind == module.kind and match.arguments != module.arguments:
-            name = f"{module.path or 'the model'} ({module.kind})"
-            differences.append(Setting(name=name, first=module.arguments, second=match.arguments))
+    for one, two in alike:
+        mine, theirs = ARGUMENTS.split(one.arguments), ARGUMENTS.split(two.arguments)
+        apart = [
+            ", ".join(each for each in own if each not in against and (one.kind, _key(each)) not in unshown)
+            for own, against in ((mine, theirs), (theirs, mine))
+        ]
+        if any(apart):
+            name = f"{one.path or 'the model'} ({one.kind})"
+            differences.append(Setting(name=name, first=apart[0], second=apart[1]))
     if len(differences) <= MOST_MODULES:
         return differences
     rest = f"{len(differences) - MOST_MODULES} more modules"
     return [*differences[:MOST_MODULES], Setting(name=rest, first="...", second="...")]
+
+
+def _unshown(pairs: Sequence[tuple[Module, Module]]) -> set[tuple[str, str]]:
+    """The arguments that all modules of a class print in one release and none in the other."""
+    keys: dict[str, tuple[list[set[str]], list[set[str]]]] = {}
+    for pair in pairs:
+        for module, own in zip(pair, keys.setdefault(pair[0].kind, ([], [])), strict=True):
+            own.append({_key(each) for each in ARGUMENTS.split(module.arguments)})
+    return {
+        (kind, key)
+        for kind, (first, second) in keys.items()
+        for always, other in ((first, second), (second, first))
+        for key in set.intersection(*always) - set.union(*other)
+    }
+
+
+def _key(argument: str) -> str:
+    return argument.partition("=")[0]
 
 
 def _ranks(run: Run) -> list[Setting]:

@@ -216,6 +216,8 @@ class Recorder:
             self._parameters(layout.GRADIENT)
 
     def _after_update(self, *_: object) -> None:
+        if self._noise:  # every update rounds, so that runs part from step to step
+            self._noise.on_parameters("updated", self._named())
         if self._watch.active:
             self._parameters(layout.UPDATED)
         self._calls += 1
