@@ -154,7 +154,7 @@ def test_a_campaign_ends_with_what_needs_somebody_and_counts_the_rest(
     printed_summary.print_ending(of_a_campaign()[0], ["report.html"], of_a_campaign()[1], Conclusion())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 cases, 8 runs in 0 s: 4 findings with 3 causes, 1 recorded before"
-    assert lines[1] == "2 findings need you. 1 is known."
+    assert lines[1] == "2 causes need you. 1 is known."
     assert [line.split()[:2] for line in lines[2:4]] == [["exception", "00000000"], ["mismatch", "00000002"]]
     assert lines[2].endswith("end  3 cases"), "a log has whole lines"
     assert lines[3].endswith("3 cases, seen before")
