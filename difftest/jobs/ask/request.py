@@ -31,6 +31,9 @@ CASES = 40
 TWICE_EVERY = 8
 """How often a case is run twice: a second run shows nondeterminism, and costs as much as the first."""
 
+REFERENCES_EVERY = 8
+"""How many cases there are for each twin, which costs less than half of a case."""
+
 FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 
 
@@ -95,6 +98,13 @@ class CampaignPlan(Drawing):
             help="Run every Nth case twice to detect nondeterminism; 0 disables.",
         ),
     ]
+    references_every: Annotated[
+        int,
+        option(
+            type=click.IntRange(min=0),
+            help="Run the twin of one in N cases on references of another make; 0 disables.",
+        ),
+    ] = REFERENCES_EVERY
     fresh: Annotated[
         bool,
         option(
@@ -102,6 +112,11 @@ class CampaignPlan(Drawing):
             help="Run every case again, even if --out has runs of this campaign; those are set aside.",
         ),
     ] = False
+
+    @property
+    def has_references(self) -> bool:
+        """Whether references run beside the backends: nobody has named these, and the cases are generated."""
+        return bool(self.references_every) and not self.backends and not self.model
 
     @property
     def end(self) -> float:

@@ -27,6 +27,7 @@ from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.campaign.control import MOST_CASES, run_controls
 from difftest.jobs.campaign.progress import FirstComparison, Meter
 from difftest.jobs.campaign.tally import NO_EVIDENCE, Tally
+from difftest.jobs.campaign.twin_cases import with_twins
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import CampaignRecord
@@ -56,15 +57,17 @@ def define(request: CampaignRequest) -> Definition:
 @contextmanager
 def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger) -> Iterator[Campaign]:
     """The requested campaign on a cluster, without the cases that `ledger` keeps from its backends."""
-    from workers.backends import candidates
+    from workers.backends import candidates, references
 
-    backends = candidates(request.backends)
+    others = references() if request.has_references else {}
+    backends = candidates(request.backends) | others
     with on_cluster(backends, workers=request.workers, address=request.address) as cluster:
         campaign = cluster.campaign(
             define(request).name,
             corpus,
             backends=with_quarantine(backends, ledger, utc_today()),
             twice_every=request.twice_every,
+            references=others,
         )
         cluster.cut_at(request.end + GRACE_SECONDS)
         yield FirstComparison(campaign).watched()
@@ -90,7 +93,7 @@ def run_cases(
         blind=partial(blind_places, ledger, today=today),
     )
     campaign = until(endless, request.end)
-    tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
+    tally = recorded_tally(campaign.name, campaign.ordinary(), campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
@@ -99,7 +102,8 @@ def run_cases(
         try:
             gather_postponed(campaign)
             first = list[tuple[int, Case]]()
-            for progress in run(campaign, begun_before(cases, last), recorded):
+            drawn = with_twins(campaign, cases, request.references_every)
+            for progress in run(campaign, begun_before(drawn, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
                 first += [(progress.result.index, progress.result.case)] * (len(first) < MOST_CASES)

@@ -1,0 +1,101 @@
+"""The forward and the backward pass of a step by their definitions: outputs, loss and gradients.
+
+JAX differentiates the definitions, on the CPU in float64. Where it is not installed numpy computes outputs
+and losses alone, and gradients are not compared.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.features import skipped_block
+from difftest.cases.feature import of
+from difftest.cases.numbers import Batch
+from difftest.ground import installed
+from workers.references import layers, losses
+from workers.references.layers import Array, Given
+from workers.references.optimizers import Floats
+
+
+class Pass(NamedTuple):
+    """One part of a batch: its output and loss, and the gradients by parameter; None without JAX."""
+
+    output: Floats
+    loss: float
+    gradients: Mapping[str, Floats] | None
+
+
+def lacks(case: Case) -> str:
+    """Why a case's outputs have no definition here; empty where they have one."""
+    if case.training.loss not in losses.LOSSES:
+        return f"no definition of the loss {case.training.loss!r}"
+    if of(case, skipped_block.Options):
+        return "a block is skipped by a count of forward passes"
+    return next(filter(None, map(layers.lacks, case.model.layers)), "")
+
+
+def makers() -> str:
+    """What computes: `jax 0.7.1`, or `numpy 2.4.6` alone."""
+    name = "jax" if installed.version("jax") else "numpy"
+    return f"{name} {installed.version(name)}"
+
+
+@dataclass(slots=True)
+class Passes:
+    """The passes of one case, whose definitions JAX compiles once."""
+
+    case: Case
+    _compiled: Callable[..., Any] | None = field(default=None)
+
+    def of_step(self, weights: Mapping[str, Floats], step: int) -> list[Pass]:
+        """The passes over all parts of a step's batch, from the weights before the step."""
+        batch, parts = numbers.batch(self.case, step), self.case.training.accumulation
+        rows = len(batch.inputs) // parts
+        return [self._pass(weights, batch.rows(slice(i * rows, (i + 1) * rows))) for i in range(parts)]
+
+    def _pass(self, weights: Mapping[str, Floats], part: Batch) -> Pass:
+        given = dict(weights), part.inputs, part.targets, dict(part.extras)
+        if not installed.version("jax"):
+            loss, output = self._loss(np, np.vectorize(math.erf, otypes=[float]), part.count, *given)
+            return Pass(np.asarray(output), float(loss), None)
+        if self._compiled is None:
+            self._compiled = self._with_gradients()
+        (loss, output), gradients = self._compiled(float(part.count), *given)
+        own = {name: np.asarray(gradient) for name, gradient in gradients.items()}
+        return Pass(np.asarray(output), float(loss), own)
+
+    def _loss(
+        self,
+        np: Any,  # noqa: ANN401  a module of arrays
+        erf: Any,  # noqa: ANN401  a function of them
+        count: float,
+        weights: Mapping[str, Array],
+        inputs: Array,
+        targets: Array,
+        extras: Mapping[str, Array],
+    ) -> tuple[Array, Array]:
+        """The loss and the output of one part."""
+        values, given = inputs, Given(np, erf, weights, extras, "")
+        for index, layer in enumerate(self.case.model.layers):
+            values = layers.computed(layer, values, given.at(str(index)))
+        return losses.computed(self.case, values, targets, count, given), values
+
+    def _with_gradients(self) -> Callable[..., Any]:
+        """JAX's function of the same, with the gradients of the weights."""
+        import jax
+        from jax import numpy as jnp
+        from jax.scipy.special import erf
+
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
+        jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003
+
+        def loss(count: Array, weights: Mapping[str, Array], *batch: Array) -> tuple[Array, Array]:
+            return self._loss(jnp, erf, count, weights, *batch)
+
+        return jax.jit(jax.value_and_grad(loss, argnums=1, has_aux=True))
