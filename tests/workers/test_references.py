@@ -159,7 +159,9 @@ def test_every_optimizer_of_torchs_database_has_its_definition_with_all_options(
 @pytest.fixture
 def exact_twin() -> Case:
     """A linear layer of whole numbers between powers of two, whose sums float64 holds."""
-    linear = Model(layers=(Linear(inputs=3, outputs=2), Activation(function="relu"), Linear(inputs=2, outputs=2)))
+    linear = Model(
+        layers=(Linear(inputs=3, outputs=2), Activation(function="relu"), Linear(inputs=2, outputs=2))
+    )
     case = twin(a_sharded_case(model=linear, rows=4, training=Training(steps=1)))
     return msgspec.structs.replace(case, data=Data(batch=4, regime="exact"))
 
@@ -190,9 +192,9 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
     assert (_fractions(computed.output) == output).all()
     assert Fraction(computed.loss) == (wrong**2).sum() / Fraction(batch.count)
     assert computed.gradients is not None
-    assert {name: (_fractions(computed.gradients[name]) == value).all() for name, value in gradients.items()} == {
-        name: True for name in gradients
-    }
+    assert {
+        name: (_fractions(computed.gradients[name]) == value).all() for name, value in gradients.items()
+    } == {name: True for name in gradients}
 
 
 def _fractions(values: Any) -> Any:
