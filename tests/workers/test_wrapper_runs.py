@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees, oracle_trace, together
 from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
 
@@ -26,7 +27,7 @@ from workers import faults
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 PAIR, HALVES = Mesh((("dp_shard", 2),)), Mesh((("tp", 2),))
 PARTS = Training(steps=2, accumulation=2, optimizer="momentum", learning_rate=0.0625)
