@@ -37,7 +37,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     Exit status 1 when no pass, nor XLA's code generation, is at fault, or where that cannot be decided.
 
-    TARGET is a finding with a reproducer, the name of a known fault, a script on JAX or torch_xla, or a file
+    It takes a finding with a reproducer, the name of a known fault, a script on JAX or torch_xla, or a file
     with HLO or StableHLO. XLA writes the module after every pass, and each is evaluated without XLA. The
     first whose numbers are wrong names the pass; the one before it is the control.
     """
