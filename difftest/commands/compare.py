@@ -49,7 +49,7 @@ class CompareRequest(Request):
         Path | str,
         option(
             type=Out(),
-            help="The folder, or address in object storage, of corpus and reports; for recorded runs, of the page.",
+            help="The folder, or object storage, of corpus and reports; for recorded runs, of the page.",
         ),
     ]
     one_side: Annotated[
@@ -67,7 +67,7 @@ GROUP = Group.FIND
     "--noise",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="For recorded runs: a repetition of one, recorded with difftest.record(..., perturb=1). May be repeated.",
+    help="For recorded runs: a repetition of one with difftest.record(..., perturb=1). May be repeated.",
 )
 @click.option(
     "--name",

@@ -41,7 +41,7 @@ class NightlyRequest(CampaignRequest):
 
     out: Annotated[
         Path | str,
-        option(type=Out(), help="The folder, or address in object storage, of the corpus and the reports."),
+        option(type=Out(), help="The folder, or object storage, of the corpus and the reports."),
     ] = Path("runs/nightly")
     cases: Annotated[
         int | None,

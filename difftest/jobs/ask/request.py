@@ -52,7 +52,7 @@ MostInconclusive: TypeAlias = Annotated[
 ]
 OutFolder: TypeAlias = Annotated[
     Path | str,
-    option(type=Out(), help="The folder, or address in object storage, of the corpus and the reports."),
+    option(type=Out(), help="The folder, or object storage, of the corpus and the reports."),
 ]
 
 
