@@ -74,6 +74,13 @@ def test_a_part_of_no_finding_or_of_several_is_refused(runs: Path) -> None:
     assert command("show", "00000000").status == 2
 
 
+@pytest.mark.parametrize("word", [DIGEST[:7], "zzzzzzzz"])
+def test_a_word_that_is_no_id_is_refused_with_what_is_allowed(word: str) -> None:
+    done = command("show", word)
+    assert done.status == 2
+    assert f"no finding or file '{word}'; give the last eight characters" in done.output
+
+
 def test_triage_takes_the_end_of_a_fingerprint_too(runs: Path) -> None:
     a_corpus(runs / "first", findings=(replace(a_finding(), new_in=("first", 0)),))
     done = command("triage", "runs/first", DIGEST, "--acknowledge")
