@@ -199,10 +199,10 @@ def tried_on(upstream: str, package: str) -> Mapping[str, State]:
 def release_order(release: str) -> Version:
     """Sorts releases of a package from old to new: nightly builds and candidates come before the final one.
 
-    What is no version comes first.
+    Builds of one release are alike, such as `2.16.0+cpu`. What is no version comes first.
     """
     try:
-        return Version(release)
+        return Version(release.partition("+")[0])
     except InvalidVersion:
         return Version("0")
 

@@ -61,3 +61,4 @@ def test_a_nightly_build_and_a_candidate_come_before_their_release() -> None:
     releases = ["2.16.0", "nonsense", "2.16.0rc1", "2.15.1", "2.16.0.dev20261101"]
     ordered = ["nonsense", "2.15.1", "2.16.0.dev20261101", "2.16.0rc1", "2.16.0"]
     assert sorted(releases, key=release_order) == ordered
+    assert release_order("2.16.0+cpu") == release_order("2.16.0")

@@ -62,3 +62,13 @@ def test_where_nothing_was_measured_pairs_of_features_decide(monkeypatch: pytest
         walk.choose(pool)
         added = [len(pairs(case) - before) for case in pool]
         assert len(pairs(walk.chosen[-1]) - before) == max(added)
+
+
+def test_a_walk_chooses_by_what_it_is_given_to_expect() -> None:
+    plain, cut = a_case(), tensor_parallel_case()
+    for wanted in (plain, cut):
+        walk = Walk(
+            expects=lambda case, wanted=wanted: frozenset({Signature(("a",), 1)} if case is wanted else ())
+        )
+        walk.choose([plain, cut])
+        assert walk.chosen == [wanted]
