@@ -64,14 +64,14 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
 
     The last axis must shard, the others must replicate. On an axis of one rank the two are equal.
     """
-    for name, shape in case.model.parameters().items():
+    for name in case.model.parameters():
         placements = by_axis(case, name)
         *before, last = (placements[axis] for axis in axes)
         if isinstance(last, Replicate) and dict(case.layout.mesh.axes)[axes[-1]] > 1:
             return "fully_shard shards every parameter over its axis; the layout replicates one"
         if any(isinstance(p, Shard) for p in before):
             return "fully_shard shards over one axis; the layout shards a parameter over two"
-        if isinstance(last, Shard) and last.dim and _uneven(case, placements, shape, last.dim):
+        if isinstance(last, Shard) and last.dim and uneven(case, name, last.dim):
             return "fully_shard cuts other dims than the first only evenly"
     return None
 
@@ -81,11 +81,10 @@ def by_axis(case: Case, name: str) -> dict[str, Placement]:
     return dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))
 
 
-def _uneven(case: Case, placements: dict[str, Placement], shape: tuple[int, ...], dim: int) -> bool:
-    """Whether the axes that cut `dim`, the axis of tensor parallelism among them, leave a remainder."""
-    return bool(
-        shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh)
-    )
+def uneven(case: Case, name: str, dim: int) -> bool:
+    """Whether the axes that cut a parameter's `dim`, those within a rank's module too, leave a remainder."""
+    size = case.model.parameters()[name][dim]
+    return bool(size % ways(dim, case.layout.parameters[name], case.layout.mesh))
 
 
 @contextmanager

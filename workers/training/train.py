@@ -50,6 +50,7 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
         dtypes=Dtypes(session.dtype, session.wide),
         checkpointing=case.training.checkpointing,
         spelling=forms,
+        dispatch=case.dispatched_by,
         seed=case.seed,
         rounded=getattr(torch, case.dtype),
     )
