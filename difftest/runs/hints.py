@@ -21,7 +21,7 @@ def hints(
 ) -> tuple[str, ...]:
     """Sentences, the likeliest first."""
     if place.kind == DATA:
-        return (f"The runs were fed {data}. Nothing after that can be compared.",)
+        return (f"{runs[1].name} has {data} there. Nothing after that can be compared.",)
     wrong = [off for off in offs if off.wrong]
     sentences = [
         *_copies(place),
@@ -115,7 +115,7 @@ def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:
         for run in runs
     ]
     mine = kinds[0].get(place.owner, "")
-    if place.kind != layout.OUTPUT or "Dropout" not in mine:
+    if place.kind != layout.OUTPUT or "Dropout" not in mine or mine != kinds[1].get(place.owner, mine):
         return []
     return ["It is a dropout: layouts and devices draw its random masks differently, or it is lost."]
 

@@ -38,7 +38,7 @@ def main():
         import_module("torch_tpu._loader")._init_device("tpu")  # noqa: SLF001  torch does it beside a TPU
         torch.set_float32_matmul_precision("highest")
         for kernel in ("flash", "mem_efficient", "cudnn"):  # XLA:CPU has no kernels of a TPU's
-            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(False)
+            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(enabled=False)
     place = torch.device(device if device != "xla" else "cpu")
     if device == "xla":
         torch_xla = import_module("torch_xla")
