@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_runs import DIGEST, noisy, training, write
+from sample_runs import DIGEST, NAMES, noisy, training, write
 
 import difftest
 import difftest.ground.errors
@@ -281,6 +281,15 @@ def test_a_wrong_loss_of_right_outputs_is_named(first: Path, noise: Path, tmp_pa
     assert found.first
     assert (found.first.kind, found.first.step) == (LOSS, 1)
     assert "labels" in found.hints[0]
+
+
+def test_a_loss_that_is_summed_is_named_by_the_samples_of_a_rank(first: Path, tmp_path: Path) -> None:
+    second = write(tmp_path / "second", noisy(RUN, 1e-7), losses=[8.0, 7.6, 7.2])
+    found = difftest.compare(first, second)
+    assert found.first
+    assert found.first.kind == LOSS
+    assert found.hints[0].startswith(f"The loss is 4 times as large in {second}: the samples of a rank")
+    assert "sum in place of a mean" in found.hints[0]
 
 
 def test_what_only_one_run_has_in_nan_is_wrong(first: Path, noise: Path, tmp_path: Path) -> None:
