@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """The tensor in words."""
         owner = self.owner or "the model"
         words = {
-            DATA: f"the input {owner}",
+            DATA: f"the model's input {owner}",
             LOSS: "the loss",
             "start": f"the parameter {owner} before the first step",
             "output": f"the output of {owner}",

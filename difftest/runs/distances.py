@@ -99,13 +99,17 @@ class Off:
 
 @dataclass(slots=True)
 class Distances:
-    """Measures steps one after another, from the first on."""
+    """Measures steps one after another, from the first on.
+
+    Where the samples are `reordered`, tensors with a row for each sample are not compared.
+    """
 
     first: Run
     second: Run
     noise: Sequence[Run]
     names: Mapping[str, str]
     exact: bool
+    reordered: bool = False
     skipped: Counter[str] = field(default_factory=Counter)
     _worst: dict[str, float] = field(default_factory=dict)
     _before: dict[Key, Whole] = field(default_factory=dict)
@@ -169,6 +173,8 @@ class Distances:
             reason = "a rank does not know which elements it has"
         elif one.shape != two.shape:
             reason = "their shapes differ"
+        elif self.reordered and one.about.batched:
+            reason = "their samples are in another order"
         if reason:
             self.skipped[reason] += 1
         return bool(reason)
@@ -227,6 +233,12 @@ def coarsest(*runs: Run) -> float:
     """The unit in the last place of the coarsest tensors that runs compute, which the others come from."""
     tensors = (one for run in runs for one in run.ranks[0].tensors.values() if one.kind != layout.INPUT)
     return max((EPSILON.get(one.dtype, 0.0) for one in tensors), default=0.0)
+
+
+def coarse(*runs: Run) -> str:
+    """The coarsest dtype that runs compute in, if it is one of 16 bits or fewer; else empty."""
+    unit = coarsest(*runs)
+    return next((dtype for dtype, own in EPSILON.items() if own == unit >= COARSE), "")
 
 
 def distance(one: Whole, two: Whole) -> float:

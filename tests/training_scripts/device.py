@@ -1,7 +1,7 @@
 """nanoGPT's model on one device of the environment variable DEVICE: `cuda`, `cpu`, `xla` or `tpu`.
 
 `tpu` is that of torch_tpu, whose PJRT plugin TPU_LIBRARY_PATH names. `PRECISION=bf16` runs the model under
-autocast, `PRECISION=tf32` with products of TF32 on a GPU.
+autocast, `PRECISION=tf32` with products of TF32 on a GPU. RESULT is a file for the parameters at the end.
 """
 
 import os
@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import import_module
 
+import numpy as np
 import torch
 
 import difftest
@@ -38,7 +39,7 @@ def main():
         import_module("torch_tpu._loader")._init_device("tpu")  # noqa: SLF001  torch does it beside a TPU
         torch.set_float32_matmul_precision("highest")
         for kernel in ("flash", "mem_efficient", "cudnn"):  # XLA:CPU has no kernels of a TPU's
-            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(False)
+            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(enabled=False)
     place = torch.device(device if device != "xla" else "cpu")
     if device == "xla":
         torch_xla = import_module("torch_xla")
@@ -65,6 +66,8 @@ def main():
         times.append(time.perf_counter() - began)
     if recorder:
         recorder.close()
+    if result := os.environ.get("RESULT"):
+        np.savez(result, *[parameter.detach().cpu().numpy() for parameter in model.parameters()])
     later = times[len(times) // 2 :]
     mean = sum(later) / len(later)
     sys.stdout.write(f"{device} {precision}: {mean:.4f} s a step, recording {bool(recorder)}\n")

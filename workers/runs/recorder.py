@@ -96,7 +96,7 @@ class Recorder:
         perturb: float,
         seed: int,
     ) -> None:
-        self.folder, self.rank = folder, world()[0]
+        self.folder, self.rank, self.data_ranks = folder, world()[0], batch.ranks
         self._models, self._optimizers, self._every = models, optimizers, every
         self._step, self._calls, self._begun = 0, 0, False
         averaging = 1 / batch.ranks if averages(models) else 1.0
