@@ -19,7 +19,7 @@ def subject(case: Case, divergence: Divergence) -> str:
         return " with ".join([case.training.optimizer, *([", ".join(sorted(options))] if options else [])])
     if divergence.stage is Stage.BACKWARD:
         path, _, own = divergence.tensor.rpartition(".")
-        owners = {at: layer for at, layer in walk(case.model.layers)}
+        owners = dict(walk(case.model.layers))
         while path and path not in owners:
             path, _, inner = path.rpartition(".")
             own = f"{inner}.{own}"

@@ -88,7 +88,9 @@ def _replacing(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a
     setattr(owner, name, value)
 
 
-@in_torch(about="Adam's epsilon is inside the root", reaches=_trains_by("adam", "adamw", without=("amsgrad",)))
+@in_torch(
+    about="Adam's epsilon is inside the root", reaches=_trains_by("adam", "adamw", without=("amsgrad",))
+)
 def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
     """As in some other frameworks."""
 
@@ -172,9 +174,7 @@ def first_velocity_dampened(session: Session, _case: Case, _rank: int) -> Sessio
     return session
 
 
-@in_torch(
-    about="RMSprop's epsilon is inside the root", reaches=_of("rmsprop"), shows="torch_eager"
-)
+@in_torch(about="RMSprop's epsilon is inside the root", reaches=_of("rmsprop"), shows="torch_eager")
 def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Session:
     """In every implementation."""
 
@@ -207,7 +207,10 @@ def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@in_torch(about="gradients are clipped by the sum of magnitudes", reaches=lambda case: case.training.clip_norm is not None)
+@in_torch(
+    about="gradients are clipped by the sum of magnitudes",
+    reaches=lambda case: case.training.clip_norm is not None,
+)
 def clipped_by_another_norm(session: Session, _case: Case, _rank: int) -> Session:
     """The 1-norm in place of the 2-norm."""
     right = torch.nn.utils.clip_grad_norm_
@@ -233,7 +236,9 @@ def schedule_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@in_torch(about="an average of weights begins at zero", reaches=_with("averaged_weights", 2), shows="torch_eager")
+@in_torch(
+    about="an average of weights begins at zero", reaches=_with("averaged_weights", 2), shows="torch_eager"
+)
 def average_begins_at_zero(session: Session, _case: Case, _rank: int) -> Session:
     """And not as the weights after the first update."""
     right = swa_utils.AveragedModel.update_parameters
@@ -250,7 +255,9 @@ def average_begins_at_zero(session: Session, _case: Case, _rank: int) -> Session
     return session
 
 
-@in_torch(about="gradients are unscaled by half the scale", reaches=_with("gradient_scaler"), shows="torch_eager")
+@in_torch(
+    about="gradients are unscaled by half the scale", reaches=_with("gradient_scaler"), shows="torch_eager"
+)
 def unscaled_by_half(session: Session, _case: Case, _rank: int) -> Session:
     """What the optimizer gets is twice as large."""
     right = GradScaler.unscale_

@@ -73,7 +73,7 @@ def _summed(parts: Sequence[Pass]) -> dict[str, Floats]:
 
 
 def _put(tensors: dict[tuple[Stage, str], Sharded], stage: Stage, values: Mapping[str, Floats]) -> None:
-    """Puts values in the place of torch's where torch has some: what it has not, such as frozen gradients, stays."""
+    """Puts values in the place of torch's; what torch has not, as gradients of frozen weights, stays so."""
     for name, value in values.items():
         if there := tensors.get((stage, name)):
             tensors[stage, name] = dataclasses.replace(there, shape=value.shape, pieces={0: value})

@@ -13,8 +13,8 @@ import numpy as np
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
-from difftest.cases.features import skipped_block
 from difftest.cases.feature import of
+from difftest.cases.features import skipped_block
 from difftest.cases.numbers import Batch
 from difftest.ground import installed
 from workers.references import layers, losses
@@ -59,28 +59,20 @@ class Passes:
         return [self._pass(weights, batch.rows(slice(i * rows, (i + 1) * rows))) for i in range(parts)]
 
     def _pass(self, weights: Mapping[str, Floats], part: Batch) -> Pass:
-        given = dict(weights), part.inputs, part.targets, dict(part.extras)
         if not installed.version("jax"):
-            loss, output = self._loss(np, np.vectorize(math.erf, otypes=[float]), part.count, *given)
+            given = Given(np, np.vectorize(math.erf, otypes=[float]), weights, part.extras, "")
+            loss, output = self._loss(given, part.inputs, part.targets, part.count)
             return Pass(np.asarray(output), float(loss), None)
         if self._compiled is None:
             self._compiled = self._with_gradients()
-        (loss, output), gradients = self._compiled(float(part.count), *given)
+        arrays = dict(weights), part.inputs, part.targets, float(part.count), dict(part.extras)
+        (loss, output), gradients = self._compiled(*arrays)
         own = {name: np.asarray(gradient) for name, gradient in gradients.items()}
         return Pass(np.asarray(output), float(loss), own)
 
-    def _loss(
-        self,
-        np: Any,  # noqa: ANN401  a module of arrays
-        erf: Any,  # noqa: ANN401  a function of them
-        count: float,
-        weights: Mapping[str, Array],
-        inputs: Array,
-        targets: Array,
-        extras: Mapping[str, Array],
-    ) -> tuple[Array, Array]:
+    def _loss(self, given: Given, inputs: Array, targets: Array, count: float) -> tuple[Array, Array]:
         """The loss and the output of one part."""
-        values, given = inputs, Given(np, erf, weights, extras, "")
+        values = inputs
         for index, layer in enumerate(self.case.model.layers):
             values = layers.computed(layer, values, given.at(str(index)))
         return losses.computed(self.case, values, targets, count, given), values
@@ -95,7 +87,7 @@ class Passes:
         jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
         jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003
 
-        def loss(count: Array, weights: Mapping[str, Array], *batch: Array) -> tuple[Array, Array]:
-            return self._loss(jnp, erf, count, weights, *batch)
+        def loss(weights: Array, inputs: Array, targets: Array, count: Array, extras: Array) -> Array:
+            return self._loss(Given(jnp, erf, weights, extras, ""), inputs, targets, count)
 
-        return jax.jit(jax.value_and_grad(loss, argnums=1, has_aux=True))
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))
