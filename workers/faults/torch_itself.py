@@ -39,8 +39,8 @@ def _of(kind: str, steps: int = 1) -> Reaches:
     """Cases that another optimizer trains."""
 
     def reaches(case: Case) -> bool:
-        kinds = (one.kind for one in typed(case.training_features) if isinstance(one, another.Options))
-        return kind in kinds and case.training.steps >= steps
+        kinds = [one.kind for one in typed(case.training_features) if isinstance(one, another.Options)]
+        return kind in map(str, kinds) and case.training.steps >= steps
 
     return reaches
 
@@ -54,7 +54,7 @@ def _with(feature: str, steps: int = 1) -> Reaches:
     return lambda case: has(case, feature) and case.training.steps >= steps
 
 
-def _adam_step(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Tensor]) -> Callable[..., None]:
+def _adam_step(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Any]) -> Callable[..., None]:
     """A step of Adam and AdamW with a wrong `direction` of a gradient, its state and its group's options."""
 
     @torch.no_grad()
@@ -94,7 +94,7 @@ def _replacing(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a
 def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
     """As in some other frameworks."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second + group["eps"]).sqrt()
 
@@ -109,7 +109,7 @@ def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
 def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
     """Off by one."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         kept, step = group["betas"][1], state["step"]
         ahead = second * (1 - kept**step) / (1 - kept ** (step + 1))
@@ -123,7 +123,7 @@ def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Sessio
 def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """It is Adam."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second.sqrt() + group["eps"])
 
@@ -135,7 +135,7 @@ def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Sess
 def decay_not_decoupled(session: Session, _case: Case, _rank: int) -> Session:
     """As in Adam."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second.sqrt() + group["eps"])
 
@@ -199,7 +199,7 @@ def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Sessi
 def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
     """Not by the greatest magnitude."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second.sqrt() + group["eps"])
 

@@ -17,7 +17,7 @@ from difftest.cases.feature import of
 from difftest.cases.features import skipped_block
 from difftest.cases.numbers import Batch
 from difftest.ground import installed
-from workers.references import layers, losses
+from workers.references import layers, losses, operators
 from workers.references.layers import Array, Given
 from workers.references.optimizers import Floats
 
@@ -43,6 +43,34 @@ def makers() -> str:
     """What computes: `jax 0.7.1`, or `numpy 2.4.6` alone."""
     name = "jax" if installed.version("jax") else "numpy"
     return f"{name} {installed.version(name)}"
+
+
+def of_program(
+    case: Case, weights: Mapping[str, Floats]
+) -> tuple[Mapping[str, Floats], Floats, Mapping[str, Floats]]:
+    """The results of a program and its loss by numpy, and by JAX the gradients of its operands."""
+    with np.errstate(all="ignore"):  # operands may be where an operator is not defined
+        results = {name: np.asarray(value) for name, value in operators.results(case, weights, np).items()}
+        loss = operators.loss(case, results, np)
+    if loss is None or not installed.version("jax"):
+        return results, np.asarray(0.0 if loss is None else loss), {}
+    jax = _jax()
+
+    def differentiated(operands: Mapping[str, Array]) -> Array:
+        return operators.loss(case, operators.results(case, operands, jax.numpy), jax.numpy)
+
+    gradients = jax.jit(jax.grad(differentiated))(dict(weights))
+    return results, np.asarray(loss), {name: np.asarray(gradient) for name, gradient in gradients.items()}
+
+
+def _jax() -> Any:  # noqa: ANN401  a module
+    """JAX on the CPU in float64, which compiles quickly."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
+    jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003
+    return jax
 
 
 @dataclass(slots=True)
@@ -79,15 +107,10 @@ class Passes:
 
     def _with_gradients(self) -> Callable[..., Any]:
         """JAX's function of the same, with the gradients of the weights."""
-        import jax
-        from jax import numpy as jnp
+        jax = _jax()
         from jax.scipy.special import erf
 
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
-        jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003
-
         def loss(weights: Array, inputs: Array, targets: Array, count: Array, extras: Array) -> Array:
-            return self._loss(Given(jnp, erf, weights, extras, ""), inputs, targets, count)
+            return self._loss(Given(jax.numpy, erf, weights, extras, ""), inputs, targets, count)
 
         return jax.jit(jax.value_and_grad(loss, has_aux=True))
