@@ -64,12 +64,11 @@ def of_program(
 
 
 def _jax() -> Any:  # noqa: ANN401  a module
-    """JAX on the CPU in float64, which compiles quickly."""
+    """JAX on the CPU in float64."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
-    jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003
     return jax
 
 
