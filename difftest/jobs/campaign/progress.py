@@ -14,8 +14,8 @@ from tqdm import tqdm
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
-from difftest.cases.twins import is_twin
 from difftest.cases.case_number import CaseNumber, Series
+from difftest.cases.twins import is_twin
 from difftest.findings import titles
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
