@@ -68,7 +68,7 @@ class Campaign:
     One in `known_in_full` findings that it explains has all the evidence of a new one, the others have less.
     `foreign`: somebody else may have made the cases, as those of bundles.
     `blind` gives by backend and check the blind share of a case (`difftest.records.blind`) on some backends.
-    `references` are those of the backends that run the twins of cases (`difftest.cases.twins`), and they alone.
+    `references` are the backends that run the twins of cases (`difftest.cases.twins`), and nothing else.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 

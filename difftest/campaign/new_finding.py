@@ -58,9 +58,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     return Finding(
         fingerprint=divergence.fingerprint,
         divergence=divergence,
-        blame=verdict(
-            divergence.side, placed, stable=stable, reference_differs=any(differing.values())
-        ),
+        blame=verdict(divergence.side, placed, stable=stable, reference_differs=any(differing.values())),
         evidence=words,
         hits=1,
         case=case.id,

@@ -179,8 +179,8 @@ def _with_context(divergence: Divergence, *, ranks_part: bool, subject: str) -> 
     """
     if divergence.symptom is not Symptom.MISMATCH:
         return divergence
-    late = divergence.step > 0
-    words = (subject, divergence.nature, "ranks part" if ranks_part else "", "after the first step" if late else "")
+    late = "after the first step" if divergence.step else ""
+    words = (subject, divergence.nature, "ranks part" if ranks_part else "", late)
     return msgspec.structs.replace(divergence, nature=", ".join(filter(None, words)))
 
 

@@ -11,15 +11,18 @@ from difftest.judge.stage import Stage
 
 
 def subject(case: Case, divergence: Divergence) -> str:
-    """In words; empty for what is no twin, and for an output, which all layers have a part in."""
-    if not is_twin(case):
+    """In words; empty for what is no twin, and for an output, which all layers have a part in.
+
+    A program's divergence names its operator already.
+    """
+    if not is_twin(case) or case.model.is_program:
         return ""
     if divergence.stage is Stage.UPDATE:
         options = [f"{one.name}{_kind(one.options)}" for one in case.training_features]
         return " with ".join([case.training.optimizer, *([", ".join(sorted(options))] if options else [])])
     if divergence.stage is Stage.BACKWARD:
         path, _, own = divergence.tensor.rpartition(".")
-        owners = {at: layer for at, layer in walk(case.model.layers)}
+        owners = dict(walk(case.model.layers))
         while path and path not in owners:
             path, _, inner = path.rpartition(".")
             own = f"{inner}.{own}"

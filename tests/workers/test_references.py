@@ -1,10 +1,12 @@
-"""References of another make: the definitions agree with torch where torch is right, and with exact arithmetic."""
+"""References of another make: definitions agree with torch where it is right, and with exact arithmetic."""
 
+import importlib
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
 from sharded_cases import a_sharded_case
 
@@ -16,6 +18,7 @@ from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
 from difftest.cases.model import Model
 from difftest.cases.twins import PATH, is_twin, no_twin, twin
+from difftest.ground import plugins
 from workers import backends
 from workers.references import blocks, clipping, layers, optimizers, schedules
 from workers.references.optimizers import Optimizer
@@ -26,6 +29,11 @@ STEPS = 12
 """Enough for RAdam to use its second moment, which it does from the sixth step on."""
 
 RELATIVE = 1e-13
+
+KEPT_IN_FLOAT32 = {"ASGD": 1e-7, "NAdam": 1e-9}
+"""How far those optimizers are off that keep a number in float32 (`known/asgd_rate_in_float32.py`)."""
+
+MANY = 50
 
 
 def test_the_twin_of_a_case_is_on_one_device_in_float64_with_the_same_seed() -> None:
@@ -92,31 +100,26 @@ def test_gradients_are_clipped_as_one_vector_and_by_value() -> None:
         ("lambda", [1.0, 2 / 3, 0.5, 0.4, 1 / 3]),
     ],
 )
-def test_a_schedule_has_the_rates_of_its_formula(kind: Any, rates: list[float]) -> None:
+def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: list[float]) -> None:
     options = schedule.Options(kind=kind, factor=HALF)
     assert [schedules.rate(options, 1.0, step) for step in range(5)] == pytest.approx(rates, rel=1e-14)
 
 
 def test_every_drawn_kind_of_layer_and_block_has_a_definition_or_is_listed() -> None:
-    from difftest.cases import blocks as cases_blocks
-    from difftest.cases import layers as cases_layers
-    from difftest.ground import plugins
-
-    kinds = set(plugins.names(cases_layers.__name__)) - set(plugins.names(layers.__name__))
+    kinds = set(plugins.names("difftest.cases.layers")) - set(plugins.names(layers.__name__))
     assert kinds == {"module", "operator", "own"}
-    assert set(plugins.names(cases_blocks.__name__)) == set(blocks.names())
+    assert set(plugins.names("difftest.cases.blocks")) == set(blocks.names())
 
 
-def _updated(kind: type, inputs: Any, shapes: dict[str, tuple[int, ...]]) -> float:
+def _updated(kind: type, given: dict[str, object], shapes: dict[str, tuple[int, ...]]) -> float:
     """The greatest relative difference between torch's optimizer and its definition over some steps."""
-    import torch
-
+    torch = importlib.import_module("torch")
     rng = np.random.default_rng(0)
     values = {name: np.asarray(rng.standard_normal(shape)) for name, shape in shapes.items()}
     parameters = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in values.items()}
-    optimizer = kind(list(parameters.values()), **inputs.kwargs)
+    optimizer = kind(list(parameters.values()), **given)
     definition, greatest = Optimizer(kind.__name__.lower()), 0.0
-    options = {name: _plain(option) for name, option in inputs.kwargs.items()}
+    options = {name: _plain(option) for name, option in given.items()}
     for step in range(STEPS):
         for name, parameter in parameters.items():
             gradient = np.asarray(rng.standard_normal(shapes[name]) * (1 + step % 3))
@@ -129,7 +132,7 @@ def _updated(kind: type, inputs: Any, shapes: dict[str, tuple[int, ...]]) -> flo
     return greatest
 
 
-def _plain(option: Any) -> Any:
+def _plain(option: object) -> object:
     """An option of torch's without tensors."""
     if isinstance(option, tuple):
         return tuple(map(_plain, option))
@@ -139,20 +142,20 @@ def _plain(option: Any) -> Any:
 @pytest.mark.slow
 def test_every_optimizer_of_torchs_database_has_its_definition_with_all_options() -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-    from torch.testing._internal.common_optimizers import optim_db
-
+    database = importlib.import_module("torch.testing._internal.common_optimizers").optim_db
     shapes = {"matrix": (3, 4), "vector": (5,), "cube": (2, 3, 4), "number": ()}
-    far, compared, without = [], 0, set()
-    for info in optim_db:
-        if info.optim_cls.__name__.lower() not in optimizers.names():
-            without.add(info.optim_cls.__name__)
+    far, without, compared = [], set(), 0
+    for info in database:
+        name = info.optim_cls.__name__
+        if name.lower() not in optimizers.names():
+            without.add(name)
             continue
         for inputs in info.optim_inputs_func(device="cpu"):
-            off = _updated(info.optim_cls, inputs, shapes)
+            off = _updated(info.optim_cls, inputs.kwargs, shapes)
             compared += 1
-            far += [(info.optim_cls.__name__, inputs.kwargs, off)] if off > RELATIVE else []
+            far += [(name, inputs.kwargs, off)] if off > KEPT_IN_FLOAT32.get(name, RELATIVE) else []
     assert without == {"LBFGS", "Muon", "SparseAdam"}
-    assert compared > 50
+    assert compared > MANY
     assert far == []
 
 
@@ -192,11 +195,10 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
     assert (_fractions(computed.output) == output).all()
     assert Fraction(computed.loss) == (wrong**2).sum() / Fraction(batch.count)
     assert computed.gradients is not None
-    assert {
-        name: (_fractions(computed.gradients[name]) == value).all() for name, value in gradients.items()
-    } == {name: True for name in gradients}
+    exactly = {name: _fractions(computed.gradients[name]) for name in gradients}
+    assert [name for name, value in gradients.items() if (exactly[name] != value).any()] == []
 
 
-def _fractions(values: Any) -> Any:
+def _fractions(values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
     """The same numbers as Python's fractions."""
     return np.vectorize(lambda value: Fraction(float(value)), otypes=[object])(values)

@@ -1,8 +1,8 @@
 """torch itself: eager, on the CPU, in float64, with every feature as users call it, and nothing around it.
 
-It runs the twins of cases (`difftest.cases.twins`). The oracle has schedulers, averages and most optimizers by
-their formulas. Where this backend differs from it, torch's own are wrong on every device. It is one rank of a
-process group, as checkpoints need it.
+It runs the twins of cases (`difftest.cases.twins`). The oracle has schedulers, averages and most optimizers
+by their formulas. Where this backend differs from it, torch's own are wrong on every device. It is one rank
+of a process group, as checkpoints need it.
 """
 
 from collections.abc import Iterator

@@ -142,7 +142,11 @@ def of_feature(
 
 
 def in_torch(
-    *, about: str, reaches: Callable[[Case], bool] = any_case, shows: str = "definitions", path: str = "features"
+    *,
+    about: str,
+    reaches: Callable[[Case], bool] = any_case,
+    shows: str = "definitions",
+    path: str = "features",
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for a fault of torch itself on every device, which the backend `shows` shows.
 

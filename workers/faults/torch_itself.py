@@ -39,8 +39,8 @@ def _of(kind: str, steps: int = 1) -> Reaches:
     """Cases that another optimizer trains."""
 
     def reaches(case: Case) -> bool:
-        kinds = (one.kind for one in typed(case.training_features) if isinstance(one, another.Options))
-        return kind in kinds and case.training.steps >= steps
+        kinds = [one.kind for one in typed(case.training_features) if isinstance(one, another.Options)]
+        return kind in map(str, kinds) and case.training.steps >= steps
 
     return reaches
 
@@ -54,7 +54,7 @@ def _with(feature: str, steps: int = 1) -> Reaches:
     return lambda case: has(case, feature) and case.training.steps >= steps
 
 
-def _adam_step(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Tensor]) -> Callable[..., None]:
+def _adam_step(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Any]) -> Callable[..., None]:
     """A step of Adam and AdamW with a wrong `direction` of a gradient, its state and its group's options."""
 
     @torch.no_grad()
@@ -88,11 +88,13 @@ def _replacing(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a
     setattr(owner, name, value)
 
 
-@in_torch(about="Adam's epsilon is inside the root", reaches=_trains_by("adam", "adamw", without=("amsgrad",)))
+@in_torch(
+    about="Adam's epsilon is inside the root", reaches=_trains_by("adam", "adamw", without=("amsgrad",))
+)
 def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
     """As in some other frameworks."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second + group["eps"]).sqrt()
 
@@ -107,7 +109,7 @@ def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
 def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
     """Off by one."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         kept, step = group["betas"][1], state["step"]
         ahead = second * (1 - kept**step) / (1 - kept ** (step + 1))
@@ -121,7 +123,7 @@ def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Sessio
 def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """It is Adam."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second.sqrt() + group["eps"])
 
@@ -133,7 +135,7 @@ def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Sess
 def decay_not_decoupled(session: Session, _case: Case, _rank: int) -> Session:
     """As in Adam."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second.sqrt() + group["eps"])
 
@@ -172,9 +174,7 @@ def first_velocity_dampened(session: Session, _case: Case, _rank: int) -> Sessio
     return session
 
 
-@in_torch(
-    about="RMSprop's epsilon is inside the root", reaches=_of("rmsprop"), shows="torch_eager"
-)
+@in_torch(about="RMSprop's epsilon is inside the root", reaches=_of("rmsprop"), shows="torch_eager")
 def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Session:
     """In every implementation."""
 
@@ -199,7 +199,7 @@ def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Sessi
 def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
     """Not by the greatest magnitude."""
 
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
         first, second = _moments(gradient, state, group)
         return first / (second.sqrt() + group["eps"])
 
@@ -207,7 +207,10 @@ def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@in_torch(about="gradients are clipped by the sum of magnitudes", reaches=lambda case: case.training.clip_norm is not None)
+@in_torch(
+    about="gradients are clipped by the sum of magnitudes",
+    reaches=lambda case: case.training.clip_norm is not None,
+)
 def clipped_by_another_norm(session: Session, _case: Case, _rank: int) -> Session:
     """The 1-norm in place of the 2-norm."""
     right = torch.nn.utils.clip_grad_norm_
@@ -233,7 +236,9 @@ def schedule_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@in_torch(about="an average of weights begins at zero", reaches=_with("averaged_weights", 2), shows="torch_eager")
+@in_torch(
+    about="an average of weights begins at zero", reaches=_with("averaged_weights", 2), shows="torch_eager"
+)
 def average_begins_at_zero(session: Session, _case: Case, _rank: int) -> Session:
     """And not as the weights after the first update."""
     right = swa_utils.AveragedModel.update_parameters
@@ -250,7 +255,9 @@ def average_begins_at_zero(session: Session, _case: Case, _rank: int) -> Session
     return session
 
 
-@in_torch(about="gradients are unscaled by half the scale", reaches=_with("gradient_scaler"), shows="torch_eager")
+@in_torch(
+    about="gradients are unscaled by half the scale", reaches=_with("gradient_scaler"), shows="torch_eager"
+)
 def unscaled_by_half(session: Session, _case: Case, _rank: int) -> Session:
     """What the optimizer gets is twice as large."""
     right = GradScaler.unscale_

@@ -16,7 +16,7 @@ from difftest.cases.layout import ALONE
 from difftest.ground import installed
 from difftest.judge.outcome import Sharded, Tensors, Trace
 from difftest.judge.stage import Stage
-from workers.references import passes, updates
+from workers.references import operators, passes, updates
 from workers.references.optimizers import Floats
 from workers.references.passes import Pass, Passes
 
@@ -29,12 +29,14 @@ def lacks(case: Case) -> str:
     if case.model.own:
         return "the definitions of a module of the user's are the user's"
     if case.model.is_program:
-        return "no definition of programs"
+        return operators.lacks(case)
     return passes.lacks(case) and updates.lacks(case)
 
 
 def defined(case: Case, of_torch: Trace) -> Trace:
     """The run of `case` by its definitions; `of_torch` is torch's own."""
+    if case.model.is_program:
+        return _program(case, of_torch)
     before = [_floats(numbers.weights(case)), *(_values(step, Stage.UPDATE) for step in of_torch.steps)]
     words, steps = list[str](), [dict(step) for step in of_torch.steps]
     own = [
@@ -50,6 +52,17 @@ def defined(case: Case, of_torch: Trace) -> Trace:
         words.append(f"updates by numpy {np.__version__}")
     environment = {**of_torch.environment, COMPUTED: "; ".join(words)}
     return dataclasses.replace(of_torch, steps=tuple(steps), environment=environment)
+
+
+def _program(case: Case, of_torch: Trace) -> Trace:
+    """A program's results, loss and gradients."""
+    (step,) = (dict(step) for step in of_torch.steps)
+    weights = {name: np.asarray(value) for name, value in numbers.weights(case).items()}
+    results, loss, gradients = passes.of_program(case, weights)
+    _put(step, Stage.FORWARD, {**results, "loss": loss})
+    _put(step, Stage.BACKWARD, gradients)
+    environment = {**of_torch.environment, COMPUTED: f"operators by {passes.makers()}"}
+    return dataclasses.replace(of_torch, steps=(step,), environment=environment)
 
 
 def _put_passes(
@@ -73,10 +86,11 @@ def _summed(parts: Sequence[Pass]) -> dict[str, Floats]:
 
 
 def _put(tensors: dict[tuple[Stage, str], Sharded], stage: Stage, values: Mapping[str, Floats]) -> None:
-    """Puts values in the place of torch's where torch has some: what it has not, such as frozen gradients, stays."""
+    """Puts values in the place of torch's; what torch has not, as gradients of frozen weights, stays so."""
     for name, value in values.items():
         if there := tensors.get((stage, name)):
-            tensors[stage, name] = dataclasses.replace(there, shape=value.shape, pieces={0: value})
+            held = value.astype(there.pieces[0].dtype)  # booleans are kept as int8
+            tensors[stage, name] = dataclasses.replace(there, shape=held.shape, pieces={0: held})
 
 
 def _values(step: Tensors, stage: Stage) -> dict[str, Floats]:

@@ -7,7 +7,7 @@ from workers.references.layers import Array, Given
 LOSSES = ("mse", "cross_entropy")
 
 
-def computed(case: Case, output: Array, targets: Array, count: int, given: Given) -> Array:
+def computed(case: Case, output: Array, targets: Array, count: float, given: Given) -> Array:
     """The loss of one part of a batch, of which all parts have `count` targets together.
 
     Cross-entropy is the mean of the negative logarithm of the softmax at the target's class; classes 0, 1, 2

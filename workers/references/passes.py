@@ -13,11 +13,11 @@ import numpy as np
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
-from difftest.cases.features import skipped_block
 from difftest.cases.feature import of
+from difftest.cases.features import skipped_block
 from difftest.cases.numbers import Batch
 from difftest.ground import installed
-from workers.references import layers, losses
+from workers.references import layers, losses, operators
 from workers.references.layers import Array, Given
 from workers.references.optimizers import Floats
 
@@ -45,6 +45,33 @@ def makers() -> str:
     return f"{name} {installed.version(name)}"
 
 
+def of_program(
+    case: Case, weights: Mapping[str, Floats]
+) -> tuple[Mapping[str, Floats], Floats, Mapping[str, Floats]]:
+    """The results of a program and its loss by numpy, and by JAX the gradients of its operands."""
+    with np.errstate(all="ignore"):  # operands may be where an operator is not defined
+        results = {name: np.asarray(value) for name, value in operators.results(case, weights, np).items()}
+        loss = operators.loss(case, results, np)
+    if loss is None or not installed.version("jax"):
+        return results, np.asarray(0.0 if loss is None else loss), {}
+    jax = _jax()
+
+    def differentiated(operands: Mapping[str, Array]) -> Array:
+        return operators.loss(case, operators.results(case, operands, jax.numpy), jax.numpy)
+
+    gradients = jax.jit(jax.grad(differentiated))(dict(weights))
+    return results, np.asarray(loss), {name: np.asarray(gradient) for name, gradient in gradients.items()}
+
+
+def _jax() -> Any:  # noqa: ANN401  a module
+    """JAX on the CPU in float64."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
+    return jax
+
+
 @dataclass(slots=True)
 class Passes:
     """The passes of one case, whose definitions JAX compiles once."""
@@ -59,43 +86,30 @@ class Passes:
         return [self._pass(weights, batch.rows(slice(i * rows, (i + 1) * rows))) for i in range(parts)]
 
     def _pass(self, weights: Mapping[str, Floats], part: Batch) -> Pass:
-        given = dict(weights), part.inputs, part.targets, dict(part.extras)
         if not installed.version("jax"):
-            loss, output = self._loss(np, np.vectorize(math.erf, otypes=[float]), part.count, *given)
+            given = Given(np, np.vectorize(math.erf, otypes=[float]), weights, part.extras, "")
+            loss, output = self._loss(given, part.inputs, part.targets, part.count)
             return Pass(np.asarray(output), float(loss), None)
         if self._compiled is None:
             self._compiled = self._with_gradients()
-        (loss, output), gradients = self._compiled(float(part.count), *given)
+        arrays = dict(weights), part.inputs, part.targets, float(part.count), dict(part.extras)
+        (loss, output), gradients = self._compiled(*arrays)
         own = {name: np.asarray(gradient) for name, gradient in gradients.items()}
         return Pass(np.asarray(output), float(loss), own)
 
-    def _loss(
-        self,
-        np: Any,  # noqa: ANN401  a module of arrays
-        erf: Any,  # noqa: ANN401  a function of them
-        count: float,
-        weights: Mapping[str, Array],
-        inputs: Array,
-        targets: Array,
-        extras: Mapping[str, Array],
-    ) -> tuple[Array, Array]:
+    def _loss(self, given: Given, inputs: Array, targets: Array, count: float) -> tuple[Array, Array]:
         """The loss and the output of one part."""
-        values, given = inputs, Given(np, erf, weights, extras, "")
+        values = inputs
         for index, layer in enumerate(self.case.model.layers):
             values = layers.computed(layer, values, given.at(str(index)))
         return losses.computed(self.case, values, targets, count, given), values
 
     def _with_gradients(self) -> Callable[..., Any]:
         """JAX's function of the same, with the gradients of the weights."""
-        import jax
-        from jax import numpy as jnp
+        jax = _jax()
         from jax.scipy.special import erf
 
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
-        jax.config.update("jax_disable_most_optimizations", True)  # noqa: FBT003
+        def loss(weights: Array, inputs: Array, targets: Array, count: Array, extras: Array) -> Array:
+            return self._loss(Given(jax.numpy, erf, weights, extras, ""), inputs, targets, count)
 
-        def loss(count: Array, weights: Mapping[str, Array], *batch: Array) -> tuple[Array, Array]:
-            return self._loss(jnp, erf, count, weights, *batch)
-
-        return jax.jit(jax.value_and_grad(loss, argnums=1, has_aux=True))
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))

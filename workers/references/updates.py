@@ -85,8 +85,8 @@ def _chosen(case: Case, used: Iterable[FeatureOptions]) -> tuple[str, dict[str, 
 
 def _of_its_group(used: Iterable[FeatureOptions], values: Floats) -> dict[str, Any]:
     """The options of the group of vectors, which a feature gives them."""
-    decays = (one.decay for one in used if isinstance(one, parameter_groups.Options))
-    return {"weight_decay": decay for decay in decays if values.ndim <= 1}
+    group = next((one for one in used if isinstance(one, parameter_groups.Options)), None)
+    return {"weight_decay": group.decay} if group and values.ndim <= 1 else {}
 
 
 def _rate(used: Iterable[FeatureOptions], first: float, step: int) -> float:

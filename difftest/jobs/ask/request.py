@@ -115,11 +115,6 @@ class CampaignPlan(Drawing):
     ] = False
 
     @property
-    def has_references(self) -> bool:
-        """Whether references run beside the backends: nobody has named these, and the cases are generated."""
-        return bool(self.references_every) and not self.backends and not self.model
-
-    @property
     def end(self) -> float:
         """When the budget ends (monotonic); never without one."""
         return self.began + self.budget if self.budget else float("inf")

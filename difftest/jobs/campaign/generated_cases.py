@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -31,6 +32,9 @@ from difftest.jobs.campaign.twin_cases import with_twins
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import CampaignRecord
+
+if TYPE_CHECKING:
+    from workers.backends import Backend
 
 SAMPLED = 3
 """How many recorded cases are compared with those of the seed."""
@@ -57,9 +61,9 @@ def define(request: CampaignRequest) -> Definition:
 @contextmanager
 def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger) -> Iterator[Campaign]:
     """The requested campaign on a cluster, without the cases that `ledger` keeps from its backends."""
-    from workers.backends import candidates, references
+    from workers.backends import candidates
 
-    others = references() if request.has_references else {}
+    others = chosen_references(request)
     backends = candidates(request.backends) | others
     with on_cluster(backends, workers=request.workers, address=request.address) as cluster:
         campaign = cluster.campaign(
@@ -71,6 +75,16 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
         )
         cluster.cut_at(request.end + GRACE_SECONDS)
         yield FirstComparison(campaign).watched()
+
+
+def chosen_references(request: CampaignRequest) -> "Mapping[str, Backend]":
+    """The references that run twins: those named, or all where no backend is; none for a user's own model."""
+    from workers.backends import references
+
+    if not request.references_every or request.model:
+        return {}
+    named = request.backends or tuple(references())
+    return {name: reference for name, reference in references().items() if name in named}
 
 
 def run_cases(

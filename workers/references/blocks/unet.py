@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy
+import numpy as np
 
 from workers.references.blocks.convolution import convolved
 from workers.references.layers import Array, Given, sigmoid
@@ -14,7 +14,7 @@ EPSILON = 1e-5
 
 def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
     """Pooled, convolved, normalized by groups and enlarged again; then joined with the images."""
-    np, groups, side = given.numpy, arguments["groups"], arguments["side"]
+    arrays, groups, side = given.numpy, arguments["groups"], arguments["side"]
     images = inputs.reshape(-1, 2 * groups, side, side)
     pooled = images.reshape(len(images), 2 * groups, side // 2, 2, side // 2, 2).mean((3, 5))
     inner = convolved(pooled, given.own("inner.weight"), given) + given.own("inner.bias")[:, None, None]
@@ -22,8 +22,8 @@ def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array
     inner = inner * given.own("norm.weight")[:, None, None] + given.own("norm.bias")[:, None, None]
     inner = inner * sigmoid(inner, given)
     larger = _enlarging(side // 2, arguments["mode"])
-    enlarged = np.einsum("yh,bchw,xw->bcyx", larger, inner, larger)
-    both = np.concatenate([images, enlarged], axis=1)
+    enlarged = arrays.einsum("yh,bchw,xw->bcyx", larger, inner, larger)
+    both = arrays.concatenate([images, enlarged], axis=1)
     joined = convolved(both, given.own("joined.weight"), given) + given.own("joined.bias")[:, None, None]
     return joined.reshape(len(images), -1)
 
@@ -41,15 +41,15 @@ def _enlarging(size: int, mode: str) -> Array:
 
     With `corners` the first and the last place stay where they are; otherwise the edges of pixels do.
     """
-    places = numpy.arange(2 * size)
-    matrix = numpy.zeros((2 * size, size))
+    places = np.arange(2 * size)
+    matrix = np.zeros((2 * size, size))
     if mode == "nearest":
         matrix[places, places // 2] = 1.0
         return matrix
     at = places * (size - 1) / (2 * size - 1) if mode == "corners" else (places + 0.5) / 2 - 0.5
-    at = numpy.clip(at, 0.0, size - 1)
-    low = numpy.floor(at).astype(int)
-    high = numpy.minimum(low + 1, size - 1)
-    numpy.add.at(matrix, (places, low), 1 - (at - low))
-    numpy.add.at(matrix, (places, high), at - low)
+    at = np.clip(at, 0.0, size - 1)
+    low = np.floor(at).astype(int)
+    high = np.minimum(low + 1, size - 1)
+    np.add.at(matrix, (places, low), 1 - (at - low))
+    np.add.at(matrix, (places, high), at - low)
     return matrix

@@ -9,7 +9,7 @@ lacks = complete
 
 
 def computed(layer: Activation, inputs: Array, given: Given) -> Array:
-    """relu has the derivative 0 at 0."""
+    """Relu has the derivative 0 at 0."""
     np = given.numpy
     match layer.function:
         case "relu":

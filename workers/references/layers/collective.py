@@ -1,6 +1,6 @@
 """Collectives by their definition in MPI, as functions of the rows of all ranks together."""
 
-from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.collective import REDUCING, Collective
 from workers.references.layers import Array, Given, complete
 
 lacks = complete
@@ -17,23 +17,24 @@ def computed(layer: Collective, inputs: Array, given: Given) -> Array:
 def _of_ranks(layer: Collective, held: list[Array], given: Given) -> list[Array]:
     """What each rank of a group has in the end, of what they `held`."""
     np, ranks = given.numpy, len(held)
+    if layer.operation in REDUCING:
+        return _of_sums(layer, held, given)
+    if layer.operation == "all_to_all":
+        slices = [np.split(each, ranks, axis=-1) for each in held]
+        return [np.concatenate([own[rank] for own in slices], axis=-1) for rank in range(ranks)]
+    if layer.operation == "permute":
+        return [held[rank - 1] for rank in range(ranks)]
+    if layer.operation == "scatter":
+        return list(np.split(held[0], ranks, axis=-1))
+    return [held[0] if layer.operation == "broadcast" else np.concatenate(held, axis=-1)] * ranks
+
+
+def _of_sums(layer: Collective, held: list[Array], given: Given) -> list[Array]:
+    """The same of operations that reduce: each rank has the whole or its slice, or the first has it alone."""
+    np, ranks = given.numpy, len(held)
     stacked = np.stack(held)
-    reduce = {"sum": stacked.sum, "max": stacked.max, "min": stacked.min}[layer.reduction]
-    match layer.operation:
-        case "all_reduce":
-            return [reduce(0)] * ranks
-        case "reduce":
-            return [reduce(0), *[np.zeros_like(held[0])] * (ranks - 1)]
-        case "reduce_scatter":
-            return list(np.split(reduce(0), ranks, axis=-1))
-        case "scatter":
-            return list(np.split(held[0], ranks, axis=-1))
-        case "broadcast":
-            return [held[0]] * ranks
-        case "all_gather":
-            return [np.concatenate(held, axis=-1)] * ranks
-        case "all_to_all":
-            slices = [np.split(each, ranks, axis=-1) for each in held]
-            return [np.concatenate([own[rank] for own in slices], axis=-1) for rank in range(ranks)]
-        case "permute":
-            return [held[rank - 1] for rank in range(ranks)]
+    whole = {"sum": stacked.sum, "max": stacked.max, "min": stacked.min}[layer.reduction](0)
+    if layer.operation == "reduce_scatter":
+        return list(np.split(whole, ranks, axis=-1))
+    others = whole if layer.operation == "all_reduce" else np.zeros_like(whole)
+    return [whole, *[others] * (ranks - 1)]

@@ -23,4 +23,5 @@ def updated(  # noqa: PLR0913  torch's options
     steps = state.get("steps", np.zeros_like(direction))
     change = np.sqrt(steps + eps) / np.sqrt(squares + eps) * direction
     moving(state, "steps", change**2, rho)
-    return parameter - lr * change
+    after: Floats = parameter - lr * change
+    return after

@@ -21,4 +21,5 @@ def updated(  # noqa: PLR0913  torch's options
     """Over the root of the sum of all squares."""
     direction = descent(gradient, parameter, maximize=maximize, decay=weight_decay)
     state["sum"] = state.get("sum", initial_accumulator_value) + direction**2
-    return parameter - lr / (1 + (step - 1) * lr_decay) * direction / (np.sqrt(state["sum"]) + eps)
+    after: Floats = parameter - lr / (1 + (step - 1) * lr_decay) * direction / (np.sqrt(state["sum"]) + eps)
+    return after

@@ -22,4 +22,5 @@ def updated(  # noqa: PLR0913  torch's options
     first = moving(state, "first", direction, betas[0]) / (1 - betas[0] ** step)
     decayed = betas[1] * state.get("greatest", np.zeros_like(direction))
     state["greatest"] = greatest = np.maximum(decayed, np.abs(direction) + eps)
-    return parameter - lr * first / greatest
+    after: Floats = parameter - lr * first / greatest
+    return after

@@ -23,4 +23,5 @@ def updated(  # noqa: PLR0913  torch's options
     direction = descent(gradient, parameter, maximize=maximize, decay=weight_decay)
     rate = state.get("rate", lr)
     state["rate"] = lr / (1 + lambd * lr * step) ** alpha
-    return (1 - lambd * rate) * parameter - rate * direction
+    after: Floats = (1 - lambd * rate) * parameter - rate * direction
+    return after

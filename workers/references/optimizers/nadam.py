@@ -32,4 +32,5 @@ def updated(  # noqa: PLR0913  torch's options
     ahead = momentum(step + 1) * first / (1 - product * momentum(step + 1))
     along = ahead + (1 - momentum(step)) * direction / (1 - product)
     shrunk = parameter * (1 - lr * weight_decay) if decoupled_weight_decay else parameter
-    return shrunk - lr * along / (np.sqrt(second) + eps)
+    after: Floats = shrunk - lr * along / (np.sqrt(second) + eps)
+    return after

@@ -25,4 +25,5 @@ def updated(  # noqa: PLR0913  torch's options
     factor = np.where(kept > 0, etas[1], np.where(kept < 0, etas[0], 1.0))
     state["size"] = np.clip(state.get("size", lr) * factor, *step_sizes)
     state["gradient"] = direction = np.where(kept < 0, 0.0, direction)
-    return parameter - state["size"] * np.sign(direction)
+    after: Floats = parameter - state["size"] * np.sign(direction)
+    return after
