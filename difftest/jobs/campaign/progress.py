@@ -154,7 +154,7 @@ class Meter:
             self._left() if self._end < float("inf") else ""
         )  # tqdm itself estimates the time for a number of cases
         self._bar.set_postfix_str(f"{self._findings()}{left}")
-        self._bar.update(int(of_a_case))
+        self._bar.update(int(not is_twin(progress.result.case)))
         for line in shown:
             self._bar.write(line, file=sys.stderr)
 
