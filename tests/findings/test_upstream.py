@@ -17,6 +17,7 @@ from difftest.ground import made_environments
 from difftest.jobs.watch.script_states import NEEDS_GPU, variables_of
 from difftest.jobs.watch.warm_python import WarmPython, warm_python
 from difftest.jobs.watch.warm_scripts import ALONE, WARM
+from difftest.records.script_ending import Ending
 
 RAISES = {
     script: raises
@@ -93,7 +94,9 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
 
 def require_fault(script: Path, status: int, output: str) -> None:
     """Fails unless the output and the exit status show the fault."""
-    if raises := RAISES[script]:
+    if ending := Ending.of(script.read_text()):
+        assert ending.matches(status, output), output
+    elif raises := RAISES[script]:
         assert status != 0, output
         assert any(text in output for text in raises), output
     else:

@@ -11,7 +11,7 @@ import pytest
 from generated_cases import ALONE
 from hypothesis import HealthCheck, given, settings
 from sample_programs import a_program, an_operator
-from samples import a_case, tensor_parallel_case
+from samples import a_case, experts_case, tensor_parallel_case
 
 from difftest.cases.case import Case, Data, Training, uneven_cuts
 from difftest.cases.layer import Layer
@@ -32,7 +32,7 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
 from difftest.cases.pipelining import Pipeline
-from difftest.cases.wrapping import Regions, Sharding
+from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
 from difftest.reduce.journal import Journal
@@ -112,6 +112,14 @@ PIPED = msgspec.structs.replace(
     ),
 )
 RICH = (
+    experts_case(
+        dispatch=Dispatch(exchange="nn", product="batched"),
+        hidden=8,
+        top=2,
+        capacity=3,
+        shared=4,
+        lean=0.5,
+    ),
     a_decoder(),
     a_decoder(dtype="bfloat16"),
     a_case(
@@ -547,6 +555,7 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "features",
             "sharding",
             "regions",
+            "dispatch",
             "pipeline",
             "seed",
             "schema",

@@ -28,7 +28,7 @@ from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import refusal, render, tidied
 from workers.isolate import sandbox
 
-BACKENDS = sorted({*reproducer.backends()} - {"torch_pipeline", "torch_tp", "xla_tp"})
+BACKENDS = sorted({*reproducer.backends()} - {"torch_experts", "torch_pipeline", "torch_tp", "xla_tp"})
 """Those with a template, less those that need styles for modules, which are not known of the user's."""
 
 LOSSES: tuple[Literal["own", "mse", "cross_entropy"], ...] = ("own", "mse", "cross_entropy")

@@ -55,13 +55,17 @@ WRONG = {
         of_module("return self.inner(x) + torch.rand_like(x)[:, :2]"),
         r"draws random numbers \(rand_like\), which no two backends draw alike",
     ),
-    "float64": (
+    "forward": (
         of_module("raise TypeError('no')"),
-        r"module Wrong fails in float64: TypeError: no \(float64.py",
+        r"module Wrong fails: TypeError: no \(forward.py",
+    ),
+    "float64": (
+        of_module("return self.inner(x) if self.inner.weight.dtype != torch.float64 else 1 / 0"),
+        r"module Wrong fails in float64: ZeroDivisionError: division by zero \(float64.py",
     ),
     "inner": (
         of_module("return self.inner(x)", "nn.Linear(5, 2)"),
-        r"module inner \(Linear\) fails in float64: RuntimeError: mat1 and mat2 shapes",
+        r"module inner \(Linear\) fails: RuntimeError: mat1 and mat2 shapes",
     ),
     "targets": (
         of_module("return self.inner(x)[:, :1]"),
