@@ -225,6 +225,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.layout.mesh.world_size
 
     @property
+    def loss_dtype(self) -> DType:
+        """In which dtype the loss is computed: float32 at least."""
+        return "float64" if self.dtype == "float64" else "float32"
+
+    @property
     def part_rows(self) -> int:
         """The rows of one accumulation part, over all ranks."""
         return self.data.batch // self.training.accumulation

@@ -15,8 +15,8 @@ from difftest.cases.layer import Layer
 from difftest.cases.numbers import EXACT_INPUTS, EXACT_WEIGHTS
 from difftest.cases.ranges import Range, is_dyadic
 
-SIGNIFICAND_BITS = {"float32": 24, "bfloat16": 8, "float16": 11}
-"""Stored bits and the implicit one: IEEE 754 binary32 and binary16, and bfloat16."""
+SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11}
+"""Stored bits and the implicit one: IEEE 754 binary64, binary32 and binary16, and bfloat16."""
 
 
 def inexact(case: Case) -> str | None:
@@ -50,7 +50,7 @@ def _rounding_part(case: Case) -> str | None:
 
 
 def _bits(case: Case, what: str) -> int:
-    return SIGNIFICAND_BITS["float32" if what == "loss" else case.dtype]
+    return SIGNIFICAND_BITS[case.loss_dtype if what == "loss" else case.dtype]
 
 
 def _step(case: Case, weights: Mapping[str, Range]) -> tuple[dict[str, Range], dict[str, Range]]:

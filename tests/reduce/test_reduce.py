@@ -36,7 +36,7 @@ from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
 from difftest.reduce.journal import Journal
-from difftest.reduce.measure import measure
+from difftest.reduce.measure import is_less, measure
 from difftest.reduce.placed import edited, put_together, taken_apart
 from difftest.reduce.search import BUDGET, Reduced, reduce
 from difftest.reduce.simplifications import simplifications
@@ -561,3 +561,10 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "schema",
         )
     }
+
+
+def test_a_case_is_less_where_its_measure_is() -> None:
+    measures = [(case, measure(case)) for case in RICH]
+    less = [[is_less(case, most) for _, most in measures] for case, _ in measures]
+    assert less == [[own < most for _, most in measures] for _, own in measures]
+    assert any(map(any, less))

@@ -255,6 +255,7 @@ def test_the_checks_without_a_script_are_those_of_more_than_a_runs_numbers() -> 
         "full_tensor",
         "on_device",
         "recompile",
+        "reduction_dtype",
         "rejection",
         "result_facts",
         "runtime_init",

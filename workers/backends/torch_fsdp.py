@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import Shard as TorchShard
 
+    from difftest.judge.events import Events
+    from workers.training.dispatched import Direction
     from workers.training.session import Session
 
 TITLE = "FSDP2"
@@ -98,7 +102,25 @@ def session(
 def with_options(case: Case, session: "Session") -> "Session":
     """The session of `fully_shard` with the case's options."""
     factor = case.sharded_by.gradient_divide_factor
-    return replace(session, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+    mixed = noting_reductions(session) if of(case, mixed_precision.Options) else session
+    return replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+
+
+def noting_reductions(session: "Session") -> "Session":
+    """The session, which reports the dtypes in which gradients were added up too."""
+    from workers.torch.reductions import Reductions
+
+    reductions = Reductions()
+
+    @contextmanager
+    def observe(direction: "Direction", module: "nn.Module") -> Iterator[None]:
+        with session.observe(direction, module), reductions.observe(direction, module):
+            yield
+
+    def events() -> "Events":
+        return structs.replace(session.events(), reduced=dict(reductions.counted))
+
+    return replace(session, observe=observe, events=events)
 
 
 def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":

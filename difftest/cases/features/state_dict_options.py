@@ -16,7 +16,7 @@ class Options(FeatureOptions, frozen=True):
     in pieces that are loaded without `strict` (`loose`).
     """
 
-    PATH: ClassVar[str] = "wrappers"
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers",)
 
     step: Step
     form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose"]
