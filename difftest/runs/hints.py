@@ -135,7 +135,9 @@ def _loss(place: Place, offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]
     if place.kind != LOSS:
         return []
     right = (
-        "Every output is right" if any(off.key[0] == layout.OUTPUT for off in offs) else "Nothing before it is off"
+        "Every output is right"
+        if any(off.key[0] == layout.OUTPUT for off in offs)
+        else "Nothing before it is off"
     )
     one, two = (run.loss(place.step) for run in runs)
     times = two / one if one else 0.0
