@@ -105,7 +105,8 @@ def _arguments(place: Place, settings: Sequence[Setting]) -> list[str]:
         own = setting.name.startswith(f"{place.owner or 'the model'} (")
         optimizer = place.kind == layout.UPDATED and setting.name.startswith(("optimizer", "learning rates"))
         if own or optimizer:
-            sentences.append(f"{setting.name} differs: {setting.first} against {setting.second}.")
+            verb = "differ" if setting.name.startswith("learning rates") else "differs"
+            sentences.append(f"{setting.name} {verb}: {setting.first} against {setting.second}.")
     return sentences
 
 

@@ -125,8 +125,9 @@ def grouped(settings: Sequence[Setting]) -> list[Setting]:
 
 def columns(names: tuple[str, str], settings: Sequence[Setting]) -> Iterator[str]:
     """Settings in three columns, below the names of both."""
-    rows = [("", *names), *((one.name, one.first, one.second) for one in settings)]
-    cut = [tuple(_cut(text) for text in row) for row in rows]
+    rows = [names, *((one.name, one.first, one.second) for one in settings)]
+    (first, second), *below = (tuple(_cut(text) for text in row) for row in rows)
+    cut = [("", first, second), *below]
     widths = [max(len(row[column]) for row in cut) for column in range(3)]
     for row in cut:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
