@@ -11,11 +11,12 @@ import pytest
 
 from difftest.findings import faults
 from difftest.findings.faults import KNOWN, KnownFault, fixed_in, known, read_faults, read_origins
+from difftest.findings.flips import GSPMD
 from difftest.findings.ledger import entries, read_ledger
 from difftest.ground.errors import UsageError
 from difftest.jobs.filing.known_script import KnownScript, raises_of, script_of, script_on_jax
 from difftest.jobs.filing.script_runs import ScriptRun, run_script
-from difftest.jobs.watch.script_states import partitioned, state_of
+from difftest.jobs.watch.script_states import partitioners, state_of
 from difftest.records import former_names
 from difftest.records.finding import State
 from difftest.records.former_names import FORMER, current_name
@@ -70,7 +71,7 @@ def test_the_list_says_of_each_fault_of_xla_whether_the_newest_jaxlib_has_it() -
     for fault in of_xla:
         script = script_on_jax(fault)
         assert script, fault.name
-        assert (newest in fault.gspmd) == partitioned(script), fault.name
+        assert (newest in fault.gspmd) == (GSPMD in partitioners(script)), fault.name
 
 
 def test_a_title_names_its_component_once() -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 from tpu_made import PYTHON
 
 from difftest.findings.faults import NEWEST, KnownFault, read_faults
@@ -36,6 +37,8 @@ PINNED_TORCH = "2.9.0"
 
 IN_NEWEST_ALONE = {fault.script for fault in IN_NEWEST if fault.releases.get(PINNED_TORCH) != "alive"}
 """The scripts of faults that torch has in the newest release, and not in the one that is pinned."""
+
+pytestmark = pytest.mark.optimised
 
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
@@ -71,7 +74,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], W
 )
 def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython]) -> None:
     """If this fails, upstream may have fixed the fault: `python tools/releases.py --write` says so."""
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     text = script.read_text()
     if "import torch_tpu" in text or "from torch_tpu" in text:
         require_fault(script, *with_torch_tpu(script))
@@ -79,7 +82,7 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install -e '.[torchax]'")
     if "import jax" in text:
-        pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+        needs("jax", reason="needs jax: pip install 'difftest[flash]'")
     if any(word in text for word in ALONE):
         status, output = alone(script)
     else:

@@ -15,6 +15,7 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
+from difftest.cases.twins import is_twin
 from difftest.findings import titles
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
@@ -142,7 +143,8 @@ class Meter:
 
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it. What torch leaves open is no finding to count."""
-        self._done += (counts := not progress.result.postponed)
+        counts = not progress.result.postponed and not is_twin(progress.result.case)
+        self._done += counts
         self._programs += counts and progress.result.case.model.is_program
         self._runs += progress.result.counted_runs
         shown = [self._line_of(finding, progress) for finding in progress.new]
@@ -152,7 +154,7 @@ class Meter:
             self._left() if self._end < float("inf") else ""
         )  # tqdm itself estimates the time for a number of cases
         self._bar.set_postfix_str(f"{self._findings()}{left}")
-        self._bar.update()
+        self._bar.update(int(not is_twin(progress.result.case)))
         for line in shown:
             self._bar.write(line, file=sys.stderr)
 
