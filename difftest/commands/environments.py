@@ -22,7 +22,7 @@ GROUP = Group.ASK
 def command() -> None:
     """Make, list and remove environments with other versions of torch and XLA.
 
-    A backend runs in one that its name ends with, such as `torch_ddp@newest`.
+    `torch_ddp@newest` is the backend torch_ddp in the environment newest.
     """
 
 
