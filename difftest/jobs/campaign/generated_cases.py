@@ -78,7 +78,7 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
         yield FirstComparison(campaign).watched()
 
 
-def chosen_references(request: CampaignRequest) -> "Mapping[str, Backend]":
+def chosen_references(request: CampaignRequest) -> "dict[str, Backend]":
     """The references that run twins: those named, or all where no backend is; none for a user's own model."""
     from workers.backends import references
 
