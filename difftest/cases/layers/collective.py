@@ -114,8 +114,10 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         return (values.summed(self.ranks) if adds else values).scaled(self.factor)
 
     def input_gradient_range(self, gradient: Range, weights: Mapping[str, Range]) -> Range:
-        """The gradients of all ranks of a group are added at most."""
+        """At most the gradients of all ranks of a group, added; none goes through one that is not learned."""
         del weights
+        if self.learned is msgspec.UNSET:
+            return gradient
         return gradient.summed(self.ranks).scaled(self.factor)
 
     @property
