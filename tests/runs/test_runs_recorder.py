@@ -258,7 +258,7 @@ def test_a_perturbed_run_differs_in_the_last_bits(tmp_path: Path) -> None:
 
 
 def test_the_rounding_of_every_update_is_in_the_noise(tmp_path: Path) -> None:
-    shared = {"steps": 101, "every": 20}
+    shared: dict[str, Any] = {"steps": 101, "every": 20}
     train(tmp_path / "single", **shared)
     train(tmp_path / "double", dtype=torch.float64, **shared)
     train(tmp_path / "noise", perturb=1, **shared)
