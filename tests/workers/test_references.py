@@ -205,7 +205,7 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
     (computed,) = Passes(exact_twin).of_step(weights, 0)
     exact = {name: _fractions(value) for name, value in weights.items()}
     inner = _fractions(batch.inputs) @ exact["0.weight"].T + exact["0.bias"]
-    active = np.where(inner > 0, inner, Fraction(0))
+    active = inner * (inner > 0)
     output = active @ exact["2.weight"].T + exact["2.bias"]
     wrong = output - _fractions(batch.targets)
     back = 2 * wrong / Fraction(batch.count)
