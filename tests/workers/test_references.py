@@ -205,7 +205,7 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
     (computed,) = Passes(exact_twin).of_step(weights, 0)
     exact = {name: _fractions(value) for name, value in weights.items()}
     inner = _fractions(batch.inputs) @ exact["0.weight"].T + exact["0.bias"]
-    active = np.maximum(inner, Fraction(0))
+    active = inner * (inner > 0)
     output = active @ exact["2.weight"].T + exact["2.bias"]
     wrong = output - _fractions(batch.targets)
     back = 2 * wrong / Fraction(batch.count)
@@ -225,4 +225,7 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
 
 def _fractions(values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
     """The same numbers as Python's fractions."""
-    return np.vectorize(lambda value: Fraction(float(value)), otypes=[object])(values)
+    exact: npt.NDArray[np.object_] = np.vectorize(lambda value: Fraction(float(value)), otypes=[object])(
+        values
+    )
+    return exact
