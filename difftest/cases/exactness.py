@@ -80,12 +80,13 @@ def _backward(
     rows = case.data.batch * max(1, case.model.sequence)
     updated = dict(weights)
     for index, layer in reversed(list(enumerate(case.model.layers))):
-        for own, values in layer.gradient_ranges(layer_inputs[index], gradient, rows).items():
+        held = _own(layer, index, weights)
+        for own, values in layer.gradient_ranges(layer_inputs[index], gradient, rows, held).items():
             name = f"{index}.{own}"
             updated[name] = weights[name] + values.scaled(case.training.learning_rate)
             ranges[f"gradient of {name}"] = values
             ranges[f"parameter {name}"] = updated[name]
-        gradient = layer.input_gradient_range(gradient, _own(layer, index, weights))
+        gradient = layer.input_gradient_range(gradient, held)
         ranges[f"gradient entering layer {index}"] = gradient
     return updated
 

@@ -64,8 +64,8 @@ class SelftestRequest:
         int | None,
         option(
             type=click.IntRange(min=1),
-            help="How many cases the null campaign runs, and at most each defect.  "
-            f"[default: {NULL_CASES}, {PLANTED_CASES}]",
+            help="How many cases the null campaign runs, and the most for each defect.  "
+            f"[default: {NULL_CASES} and {PLANTED_CASES}]",
         ),
     ]
     after: Annotated[
@@ -118,7 +118,7 @@ GROUP = Group.ASK
     "--green",
     "part",
     flag_value="green",
-    help="Only campaigns with a defect after which a green result would prove nothing.",
+    help="Only campaigns with a defect that must keep the result from being green.",
 )
 @options(SelftestRequest)
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare

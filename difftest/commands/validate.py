@@ -48,7 +48,7 @@ class ValidateRequest:
 @click.argument("targets", nargs=-1, required=True, metavar="FAULT|FINDING...")
 @options(ValidateRequest)
 def command(targets: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  what the decorators declare
-    """Run a fault's case, cases near it and cases of other faults without a fix and with it.
+    """Check a fix: run a fault's case, cases near it and cases of other faults without the fix and with it.
 
     FAULT is the name of a known fault (`difftest/findings/known`). Exit status 1 if a fix does not hold,
     holds for only some of the cases, or breaks something else; 3 if the runs give no answer.
@@ -111,10 +111,13 @@ def _print(name: str, result: Validated) -> None:
     gone = sum(pair.outcome is Outcome.GONE for pair in showed)
     broken = f"; {len(result.broken)} that were right are wrong" if result.broken else ""
     click.echo(f"{name}: {result.fix}. Of {len(showed)} cases that showed it, {gone} agree now{broken}.")
-    for pair in result.pairs:
+    undecided = [pair for pair in result.pairs if pair.outcome is Outcome.UNDECIDED and not pair.was]
+    for pair in (pair for pair in result.pairs if pair not in undecided):
         beside = pair.outcome is Outcome.BESIDE and pair.after.state == "fixed"
         if not beside and pair.outcome not in {Outcome.GONE, Outcome.AS_BEFORE}:
             click.echo(f"  {pair.outcome}: {pair.words}{_details(pair)}")
+    if undecided:
+        click.echo(f"  {len(undecided)} undecided, such as {undecided[0].words}{_details(undecided[0])}")
 
 
 def _details(pair: Pair) -> str:

@@ -107,7 +107,7 @@ def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: lis
 
 def test_every_drawn_kind_of_layer_and_block_has_a_definition_or_is_listed() -> None:
     kinds = set(plugins.names("difftest.cases.layers")) - set(plugins.names(layers.__name__))
-    assert kinds == {"module", "operator", "own"}
+    assert kinds == {"module", "operator", "own", "routed_experts"}
     assert set(plugins.names("difftest.cases.blocks")) == set(blocks.names())
 
 

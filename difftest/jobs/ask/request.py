@@ -54,7 +54,8 @@ MostInconclusive: TypeAlias = Annotated[
     ),
 ]
 OutFolder: TypeAlias = Annotated[
-    Path | str, option(type=Out(), help="The folder or address of corpus and reports.")
+    Path | str,
+    option(type=Out(), help="The folder, or object storage, of the corpus and the reports."),
 ]
 
 
