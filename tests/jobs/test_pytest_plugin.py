@@ -62,10 +62,16 @@ def test_a_model_that_trains_alike_passes_on_every_layout(tmp_path: Path) -> Non
 def test_what_cannot_be_compared_on_a_layout_fails_and_says_why(
     tmp_path: Path,
 ) -> None:
-    shown = shown_by_pytest(tmp_path, "--difftest", last="nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))")
+    shown = shown_by_pytest(tmp_path, "--difftest", layouts='["parallelize"]')
     assert shown.startswith("1\n")
-    assert "ddp: cannot be compared: " in shown
+    assert "parallelize: cannot be compared: no plan of parallelize_module" in shown
     assert "Traceback" not in shown
+
+
+@pytest.mark.slow
+def test_ddp_of_a_batch_normalization_is_compared_with_a_batch_on_every_rank(tmp_path: Path) -> None:
+    last = "nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))"
+    assert shown_by_pytest(tmp_path, "--difftest", last=last).startswith("0\n")
 
 
 @pytest.mark.slow

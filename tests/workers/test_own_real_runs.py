@@ -102,6 +102,25 @@ def build(seed):
 {NUMBERS}"""
 
 
+MASKED = f"""{HEAD}
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.q, self.k, self.head = nn.Embedding(16, 8), *(nn.Linear(8, n) for n in (8, 8, 16))
+        self.register_buffer("late", torch.full((6, 6), {{least}}).triu(1))
+    def forward(self, tokens):
+        x = self.table(tokens)
+        late = torch.full((6, 6), torch.finfo(x.dtype).min, dtype=x.dtype, device=x.device).triu(1)
+        scores = self.q(x) @ self.k(x).transpose(-1, -2)
+        return self.head((scores + late + self.late).softmax(-1) @ x)
+def build(seed):
+    return Masked()
+def batch(generator, rows):
+    tokens = torch.randint(0, 16, (rows, 7), generator=generator)
+    return tokens[:, :-1], tokens[:, 1:]
+"""
+
+
 @pytest.fixture
 def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> functools.partial[Description]:
     monkeypatch.chdir(tmp_path)
@@ -165,6 +184,15 @@ def test_a_mean_over_valid_targets_agrees_over_ranks_and_parts(
     description = describe(PADDED)
     assert description.layer.mean_over == "targets"
     assert compared(drawn(description, parts=2), "torch_ddp").verdict == "agree"
+
+
+@pytest.mark.parametrize("least", ["0.0", "float('-inf')"])
+def test_a_mask_of_the_least_number_of_a_dtype_or_of_infinity_leaves_no_range_and_agrees(
+    describe: functools.partial[Description], least: str
+) -> None:
+    case = drawn(describe(MASKED.format(least=least)))
+    assert oracle_trace(case).events.in_range
+    assert compared(case, "torch_ddp").verdict == "agree"
 
 
 def test_an_unused_half_of_a_chunk_fails_on_plain_dtensor_alone(
