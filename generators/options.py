@@ -134,7 +134,7 @@ CONCERNS: Mapping[str, Callable[[Case], bool]] = {
     "changing_number": lambda case: case.training.steps > 1,
     "torch_checkpoint": lambda case: case.training.checkpointing,
     "unequal": lambda case: case.model.segments,
-    "torch_dropout": lambda case: bool(case.model.masked),
+    "torch_dropout": lambda case: any(layer.kind == "dropout" for layer in case.model.masked.values()),
     "tied_before": lambda case: any(layer.borrows() for _, layer in walk(case.model.layers)),
     "integers": lambda case: _collects(case) and case.data.regime in WHOLE,
     "pin_layout": lambda case: _is_whole(case.layout),

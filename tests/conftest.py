@@ -16,6 +16,8 @@ from generated_cases import GeneratedCases
 from hypothesis import settings
 from side_by_side import longest_first, processes, runs_all
 
+from difftest.cases.flags import UNOPTIMISED
+
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 """Ray's clusters of the tests require a token, as all that are joined must."""
 
@@ -64,6 +66,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default", OUR_WARNINGS))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let XLA compile in a slow test as cheaply as in 15 of 16 generated cases, which takes a third.
+
+    The marker `optimised` keeps its usual flags.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("optimised"):
+            patch.setenv("XLA_FLAGS", UNOPTIMISED)
+        return (yield)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests leave the state of the user who runs them alone."""
@@ -88,3 +102,18 @@ def generated_cases(tmp_path_factory: pytest.TempPathFactory) -> GeneratedCases:
     """The generated cases that all processes of a test run share."""
     folder = tmp_path_factory.getbasetemp()
     return GeneratedCases(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The working directory of all tests of a file, whose runs of users' models share their zygotes.
+
+    Zygotes belong to a working directory, and each set of them imports torch anew.
+    """
+    from workers.isolate import zygotes  # noqa: PLC0415  few tests need it
+
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("work")
+        patch.chdir(folder)
+        patch.setattr(zygotes, "_zygotes", {})
+        yield folder

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -19,6 +18,7 @@ from difftest.findings.faults import KNOWN, KnownFault, age, read_faults  # noqa
 from difftest.ground import made_environments  # noqa: E402  found on the path above
 from difftest.jobs.filing.accusation import Accusation, Program, accuse, scripts_of  # noqa: E402
 from difftest.jobs.watch.script_states import version  # noqa: E402
+from tools.releases import line_of  # noqa: E402
 
 KEY = "pass"
 
@@ -55,13 +55,9 @@ def save(fault: KnownFault, passes: dict[str, str]) -> None:
     """Writes the passes by release, old to new, after the kind of a fault."""
     file = KNOWN / f"{fault.name}.toml"
     lines = [line for line in file.read_text().splitlines() if line.partition(" = ")[0] != KEY]
-    pairs = ", ".join(f"{_json(name)} = {_json(passes[name])}" for name in sorted(passes, key=age))
+    written = line_of(KEY, {name: passes[name] for name in sorted(passes, key=age)})
     after = 1 + next(number for number, line in enumerate(lines) if line.startswith("kind = "))
-    file.write_text("\n".join((*lines[:after], f"{KEY} = {{ {pairs} }}", *lines[after:])) + "\n")
-
-
-def _json(value: str) -> str:
-    return msgspec.json.encode(value).decode()
+    file.write_text("\n".join((*lines[:after], written, *lines[after:])) + "\n")
 
 
 if __name__ == "__main__":

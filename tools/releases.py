@@ -19,16 +19,15 @@ import msgspec
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from difftest.findings.faults import KNOWN, KnownFault, age, read_faults  # noqa: E402
+from difftest.findings.faults import KNOWN, KnownFault, read_faults, release_order  # noqa: E402
+from difftest.findings.flips import GSPMD  # noqa: E402
 from difftest.ground import made_environments  # noqa: E402  found on the path above
 from difftest.jobs.filing.known_script import script_of, script_on_jax  # noqa: E402
 from difftest.jobs.watch.script_states import (  # noqa: E402
-    GSPMD,
     NEEDS_GPU,
     PARTITIONERS,
-    SHARDY,
     ScriptState,
-    partitioned,
+    partitioners,
     state_on,
     variables_of,
     version,
@@ -70,7 +69,7 @@ def on_jaxlib(python: str, fault: KnownFault) -> KnownFault:
     script = script_on_jax(fault)
     if not (script and release):
         return fault
-    for partitioner in (SHARDY, GSPMD) if partitioned(script) else ("",):
+    for partitioner in partitioners(script):
         result = state_on(python, script, PARTITIONERS[partitioner])
         if result is not None:
             click.echo(f"{result.state:<8} jaxlib {release}  {fault.name} {partitioner}")
@@ -93,7 +92,8 @@ def answered(fault: KnownFault, release: str, result: ScriptState | None) -> Kno
 
 def with_release(releases: "Mapping[str, State]", release: str, state: "State") -> "dict[str, State]":
     """Releases, old to new, with what one of them showed."""
-    return {name: {**releases, release: state}[name] for name in sorted({*releases, release}, key=age)}
+    states = {**releases, release: state}
+    return {name: states[name] for name in sorted(states, key=release_order)}
 
 
 WRITTEN = ("releases", "notes", "jaxlib", "gspmd")
@@ -104,12 +104,12 @@ def save(fault: KnownFault) -> None:
     """Writes what was said of the releases into the file of a fault."""
     file = KNOWN / f"{fault.name}.toml"
     lines = [line for line in file.read_text().splitlines() if line.partition(" = ")[0] not in WRITTEN]
-    said = [_line(name, value) for name in WRITTEN if (value := getattr(fault, name))]
+    said = [line_of(name, value) for name in WRITTEN if (value := getattr(fault, name))]
     after = next(number for number, line in enumerate(lines) if line.startswith("origin = "))
     file.write_text("\n".join((*lines[:after], *said, *lines[after:])) + "\n")
 
 
-def _line(name: str, states: "Mapping[str, str]") -> str:
+def line_of(name: str, states: "Mapping[str, str]") -> str:
     """A line of TOML; strings are written as in JSON."""
     return f"{name} = {{ {', '.join(f'{_json(key)} = {_json(said)}' for key, said in states.items())} }}"
 

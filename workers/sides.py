@@ -38,6 +38,7 @@ class Profile:
     * `on_pjrt`: whether it runs on a PJRT device, whose compiled graphs a reproducer can keep.
     * `follows`: the backend of whose processes it takes over what is compiled, where it may run behind it in
       the same; empty where it runs in processes of its own.
+    * `runs_twins`: whether it is a reference, which runs the twins of cases alone (`difftest.cases.twins`).
     * `same_as`: the backend whose code this one runs on other devices; what can be planted there can be
       planted here too, where the self-test names this backend.
     """
@@ -50,6 +51,7 @@ class Profile:
     on_pjrt: bool = False
     follows: str = ""
     same_as: str = ""
+    runs_twins: bool = False
 
 
 TORCH = Profile(
@@ -63,3 +65,9 @@ TORCH = Profile(
 
 XLA = Profile(variants=(AGAIN, Variant(name="effort", of=flags.of_other_effort)), on_pjrt=True)
 """Machine code that is optimised, and that is not, are both legal."""
+
+DEFINITION = "definition"
+"""The side of references: what they show is torch's own fault, whatever the device."""
+
+REFERENCES = Profile(only_named=True, runs_twins=True)
+"""They run the twins of cases, which a campaign makes for them."""

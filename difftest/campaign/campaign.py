@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeAlias
 
 from difftest.cases.case import Case
+from difftest.cases.twins import is_twin
 from difftest.ground.clock import utc_now
 from difftest.ground.errors import InfrastructureError, LethalError, NoTimeError, UnsupportedError
 from difftest.judge.divergence import Divergence
@@ -67,6 +68,7 @@ class Campaign:
     One in `known_in_full` findings that it explains has all the evidence of a new one, the others have less.
     `foreign`: somebody else may have made the cases, as those of bundles.
     `blind` gives by backend and check the blind share of a case (`difftest.records.blind`) on some backends.
+    `references` are the backends that run the twins of cases (`difftest.cases.twins`), and nothing else.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -83,8 +85,23 @@ class Campaign:
     twice_every: int = 0
     explanation: Callable[[Divergence, Case], object] = lambda _shown, _case: None
     known_in_full: int = 1
+    references: frozenset[str] = frozenset()
     blind: Callable[[Case, Iterable[str]], Mapping[str, Mapping[str, float]]] = lambda _case, _backends: {}
     set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)
+
+    def ordinary(self) -> Mapping[str, BackendTraits]:
+        """The backends that run what is no twin."""
+        return {name: one for name, one in self.backends.items() if name not in self.references}
+
+    def running(self, case: Case) -> Mapping[str, BackendTraits]:
+        """The backends that a case is compared on."""
+        if not self.references:
+            return self.backends
+        return (
+            {name: self.backends[name] for name in sorted(self.references)}
+            if is_twin(case)
+            else self.ordinary()
+        )
 
     def siblings(self, backend: str) -> tuple[str, ...]:
         """The other backends of its side."""

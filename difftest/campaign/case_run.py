@@ -88,7 +88,7 @@ def run_group(campaign: Campaign, cases: Sequence[tuple[int, Case]]) -> list[Cas
         else:
             member.runs[ORACLE] = truth
     for names in sharing(campaign):
-        able = [(member, name) for member in members for name in names if name not in member.missing]
+        able = [(member, name) for member in members for name in names if name in member.still_able()]
         for (member, name), run in _runs(campaign, able):
             member.keep(name, run)
         twice = [(member, name) for member, name in able if member.twice and name not in member.missing]
@@ -102,11 +102,16 @@ class _Member:
 
     def __init__(self, campaign: Campaign, index: int, case: Case) -> None:
         self.index, self.case = index, case
-        refusals = {name: backend.unsupported(case) for name, backend in campaign.backends.items()}
+        backends = campaign.running(case)
+        refusals = {name: backend.unsupported(case) for name, backend in backends.items()}
         self.missing = {name: Missing(UNSUPPORTED, reason) for name, reason in refusals.items() if reason}
-        self.able = [name for name in campaign.backends if name not in self.missing]
+        self.able = [name for name in backends if name not in self.missing]
         self.twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
         self.runs, self.repeated, self.lost = dict[str, BackendRun](), dict[str, Outcome](), ""
+
+    def still_able(self) -> list[str]:
+        """The backends that run the case and are not missing yet."""
+        return [name for name in self.able if name not in self.missing]
 
     def lose(self, error: InfrastructureError) -> None:
         """Records that the oracle's run could not be had."""
@@ -140,7 +145,7 @@ def _compared(campaign: Campaign, member: _Member) -> CaseResult:
     comparisons = dict[str, Comparison]()
     truths = Truths(campaign, member.case)
     compared = comparing(campaign, member.case, member.runs, member.repeated, truths)
-    for name in (name for name in member.able if name not in member.missing):
+    for name in member.still_able():
         try:
             comparisons[name] = _watched(campaign, member, name, compared(name))
         except InfrastructureError as error:

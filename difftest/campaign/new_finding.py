@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeAlias
 from zlib import crc32
 
+from difftest.campaign import references
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.evidence import (
@@ -21,6 +22,7 @@ from difftest.campaign.evidence import (
 )
 from difftest.campaign.localise import LOCATED, locate
 from difftest.cases.case import Case
+from difftest.cases.twins import is_twin
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import TwoByTwo, verdict
 from difftest.judge.comparator import Comparison
@@ -50,10 +52,13 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     elif stable[0] and not campaign.explanation(divergence, case):  # a lethal case's variants may be lethal
         words |= deciding_options(campaign, case, divergence)
     words |= later_checks(result, divergence) | siblings(campaign, result, divergence)
+    explained = campaign.explanation(divergence, case) and not is_twin(case)
+    differing = references.differ(campaign, case, divergence) if stable[0] and not explained else {}
+    words |= references.in_words(differing)
     return Finding(
         fingerprint=divergence.fingerprint,
         divergence=divergence,
-        blame=verdict(divergence.side, placed, stable=stable),
+        blame=verdict(divergence.side, placed, stable=stable, reference_differs=any(differing.values())),
         evidence=words,
         hits=1,
         case=case.id,

@@ -50,7 +50,7 @@ def run(
     is stopped, what was compared is recorded; they run again. A `StoppedError` is raised after that.
     """
     before = recorded or CampaignRecord()
-    for name, backend in campaign.backends.items():
+    for name, backend in campaign.ordinary().items():
         before.comparisons.expect(backend.SIDE, name)
     loop = _Loop(campaign, ((index, case) for index, case in cases if (index, case.id) not in before.cases))
     try:

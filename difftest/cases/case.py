@@ -26,7 +26,7 @@ from difftest.cases.options import (
     option_resets,
 )
 from difftest.cases.pipelining import AXIS, Pipeline
-from difftest.cases.wrapping import Regions, Sharding
+from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import UsageError
 
 SCHEMA = 2
@@ -108,8 +108,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `spelling`
     is unset where every form is the workers' own, and without whole numbers it has no `integers`. `features`
     are what the program does beside forward, backward and update, `sharding` and `regions` what wrappers are
-    told, `pipeline` how the model is cut into stages; unset where that is nothing. `seed` decides all random
-    numbers. `schema` is the structure's version.
+    told, `dispatch` how rows reach experts, `pipeline` how the model is cut into stages; unset where that is
+    nothing. `seed` decides all random numbers. `schema` is the structure's version.
     """
 
     path: str
@@ -125,6 +125,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     features: tuple[Feature, ...] | msgspec.UnsetType = msgspec.UNSET
     sharding: Sharding | msgspec.UnsetType = msgspec.UNSET
     regions: Regions | msgspec.UnsetType = msgspec.UNSET
+    dispatch: Dispatch | msgspec.UnsetType = msgspec.UNSET
     pipeline: Pipeline | msgspec.UnsetType = msgspec.UNSET
     seed: int = 0
     schema: int = SCHEMA
@@ -135,7 +136,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         whole = self.forms.integers and self.data.regime in WHOLE
         forms = msgspec.structs.replace(self.forms, integers=whole)
         msgspec.structs.force_setattr(self, "spelling", msgspec.UNSET if forms == Spelling() else forms)
-        for name, usual in (("sharding", Sharding()), ("regions", Regions())):
+        for name, usual in (
+            ("sharding", Sharding()),
+            ("regions", Regions()),
+            ("dispatch", Dispatch()),
+        ):
             if getattr(self, name) == usual:
                 msgspec.structs.force_setattr(self, name, msgspec.UNSET)
         self._check_features()
@@ -220,6 +225,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.layout.mesh.world_size
 
     @property
+    def loss_dtype(self) -> DType:
+        """In which dtype the loss is computed: float32 at least."""
+        return "float64" if self.dtype == "float64" else "float32"
+
+    @property
     def part_rows(self) -> int:
         """The rows of one accumulation part, over all ranks."""
         return self.data.batch // self.training.accumulation
@@ -275,14 +285,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return Regions() if self.regions is msgspec.UNSET else self.regions
 
     @property
+    def dispatched_by(self) -> Dispatch:
+        """`dispatch`, or the usual way where it is unset."""
+        return Dispatch() if self.dispatch is msgspec.UNSET else self.dispatch
+
+    @property
     def staged(self) -> Pipeline | None:
         """`pipeline`, or None where it is unset."""
         return None if self.pipeline is msgspec.UNSET else self.pipeline
 
     @property
-    def wrapping(self) -> Mapping[str, Sharding | Regions]:
-        """Options of wrappers by field: those of `fully_shard`, and what tensor parallelism cuts."""
-        return {"sharding": self.sharded_by, "regions": self.cut_by}
+    def wrapping(self) -> Mapping[str, Sharding | Regions | Dispatch]:
+        """Options of wrappers by field: `fully_shard`'s, what tensor parallelism cuts, the way to experts."""
+        return {"sharding": self.sharded_by, "regions": self.cut_by, "dispatch": self.dispatched_by}
 
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""

@@ -27,11 +27,20 @@ class Series(StrEnum):
     CONTROL = "control"
     """Cases in their plain form (`difftest.cases.resets.plain`): the index is the recorded number of one."""
 
+    REFERENCE = "reference"
+    """Twins of cases (`difftest.cases.twins`): the index is the recorded number of the case."""
+
 
 FURTHER = 10**10
 """In a recorded number, the first further input of a case."""
 
-FIRSTS = {Series.CASE: 0, Series.PROGRAM: 10**9, Series.KNOWN: 10**12, Series.CONTROL: 10**13}
+FIRSTS = {
+    Series.CASE: 0,
+    Series.PROGRAM: 10**9,
+    Series.KNOWN: 10**12,
+    Series.CONTROL: 10**13,
+    Series.REFERENCE: 10**15,
+}
 """The recorded number of the first case of each series."""
 
 _TEXT = re.compile(r"(?:(?P<series>[a-z]+)-)?(?P<index>\d{1,18})(?:/(?P<input>\d{1,3}))?")
@@ -61,7 +70,7 @@ class CaseNumber:
     @classmethod
     def of(cls, recorded: int) -> Self:
         """The number that records keep so."""
-        for beside in (Series.CONTROL, Series.KNOWN):
+        for beside in (Series.REFERENCE, Series.CONTROL, Series.KNOWN):
             if recorded >= FIRSTS[beside]:
                 return cls(recorded - FIRSTS[beside], beside)
         further, own = divmod(recorded, FURTHER)

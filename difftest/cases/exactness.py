@@ -15,8 +15,8 @@ from difftest.cases.layer import Layer
 from difftest.cases.numbers import EXACT_INPUTS, EXACT_WEIGHTS
 from difftest.cases.ranges import Range, is_dyadic
 
-SIGNIFICAND_BITS = {"float32": 24, "bfloat16": 8, "float16": 11}
-"""Stored bits and the implicit one: IEEE 754 binary32 and binary16, and bfloat16."""
+SIGNIFICAND_BITS = {"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11}
+"""Stored bits and the implicit one: IEEE 754 binary64, binary32 and binary16, and bfloat16."""
 
 
 def inexact(case: Case) -> str | None:
@@ -50,7 +50,7 @@ def _rounding_part(case: Case) -> str | None:
 
 
 def _bits(case: Case, what: str) -> int:
-    return SIGNIFICAND_BITS["float32" if what == "loss" else case.dtype]
+    return SIGNIFICAND_BITS[case.loss_dtype if what == "loss" else case.dtype]
 
 
 def _step(case: Case, weights: Mapping[str, Range]) -> tuple[dict[str, Range], dict[str, Range]]:
@@ -80,12 +80,13 @@ def _backward(
     rows = case.data.batch * max(1, case.model.sequence)
     updated = dict(weights)
     for index, layer in reversed(list(enumerate(case.model.layers))):
-        for own, values in layer.gradient_ranges(layer_inputs[index], gradient, rows).items():
+        held = _own(layer, index, weights)
+        for own, values in layer.gradient_ranges(layer_inputs[index], gradient, rows, held).items():
             name = f"{index}.{own}"
             updated[name] = weights[name] + values.scaled(case.training.learning_rate)
             ranges[f"gradient of {name}"] = values
             ranges[f"parameter {name}"] = updated[name]
-        gradient = layer.input_gradient_range(gradient, _own(layer, index, weights))
+        gradient = layer.input_gradient_range(gradient, held)
         ranges[f"gradient entering layer {index}"] = gradient
     return updated
 

@@ -52,11 +52,11 @@ class Spelled:
 class FeatureOptions(Schema, frozen=True):
     """The options of a feature, and what follows from them; by default it adds nothing.
 
-    `PATH` is the one path that draws it, so that the cases of other paths stay what they were without it;
+    `PATHS` are the only ones that draw it, so that the cases of other paths stay what they were without it;
     empty where any does that has features.
     """
 
-    PATH: ClassVar[str] = ""
+    PATHS: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
@@ -97,7 +97,7 @@ def declared(name: str) -> type[FeatureOptions]:
 def choices(name: str, case: Case) -> Choices | None:
     """What each option of the feature called `name` can be in `case`; None where the case cannot have it."""
     kind = declared(name)
-    return kind.drawn(case) if kind.PATH in {"", case.path} else None
+    return kind.drawn(case) if not kind.PATHS or case.path in kind.PATHS else None
 
 
 def typed(used: Iterable[Feature]) -> list[FeatureOptions]:

@@ -189,6 +189,14 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """
         raise NotImplementedError
 
+    def mask_spelled(self, lead: str, torch_by: str | None = None) -> str:
+        """The same in a script: an expression of numpy that draws from `RNG`.
+
+        Where `torch_by` is given, one of torch, with these further arguments of `torch.rand`. `lead` are the
+        dims before the last, each with a comma behind it.
+        """
+        raise NotImplementedError
+
     # What cannot be
 
     def sizes(self) -> Mapping[str, int]:
@@ -222,8 +230,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The range of its output; `weights` are the ranges of its parameters by its own names."""
         return values
 
-    def gradient_ranges(self, values: Range, gradient: Range, rows: int) -> Mapping[str, Range]:
-        """The ranges of its parameters' gradients, by its own names.
+    def gradient_ranges(
+        self, values: Range, gradient: Range, rows: int, weights: Mapping[str, Range]
+    ) -> Mapping[str, Range]:
+        """The ranges of its parameters' gradients, by its own names, as `weights` are.
 
         `values` is the range of its input, `gradient` that of its output's gradient, and `rows` the number of
         rows that are summed.

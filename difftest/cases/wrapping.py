@@ -1,4 +1,4 @@
-"""How a wrapper is told to shard: the options of `fully_shard`, and the regions of `parallelize_module`.
+"""How a wrapper is told to shard: `fully_shard`'s options, `parallelize_module`'s regions, rows for experts.
 
 They are part of the case because training must give the same result whatever they are. A backend without such
 an option ignores it.
@@ -72,3 +72,24 @@ class Regions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     loss: LossForm = "whole"
     mean: bool = False
     weighted: bool = False
+
+
+Exchange: TypeAlias = Literal["functional", "nn", "padded", "gathered"]
+Product: TypeAlias = Literal["loop", "grouped", "batched"]
+
+
+class Dispatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How rows reach their experts, and are multiplied there.
+
+    * `exchange`: between ranks. Each sends the rows of another one's experts by `all_to_all_single`, that of
+      torch's `functional` collectives or of `torch.distributed.nn`, in parts as large as they are; `padded`:
+      in equal parts. `gathered`: every rank has all rows, and the results are reduced and scattered.
+    * `product`: on a rank, one expert after another in a `loop`; `grouped`: by `torch._grouped_mm`, where the
+      device has a kernel for it; `batched`: with as many rows, many of them empty, for each expert.
+    * `form`: where nothing is between ranks, because a compiler cuts the whole. Rows are moved by products
+      with a `one_hot` matrix, or by a `gather`.
+    """
+
+    exchange: Exchange = "functional"
+    product: Product = "loop"
+    form: Literal["one_hot", "gather"] = "one_hot"

@@ -49,7 +49,7 @@ class CompareRequest(Request):
         Path | str,
         option(
             type=Out(),
-            help="The folder or address of corpus and reports; of recorded runs, the page's folder.",
+            help="The folder, or object storage, of corpus and reports; for recorded runs, of the page.",
         ),
     ]
     one_side: Annotated[
@@ -67,19 +67,19 @@ GROUP = Group.FIND
     "--noise",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Of recorded runs: a repetition of one with difftest.record(..., perturb=1). May be repeated.",
+    help="For recorded runs: a repetition of one with difftest.record(..., perturb=1). May be repeated.",
 )
 @click.option(
     "--name",
     "names",
     multiple=True,
     metavar="FIRST=SECOND",
-    help="Of recorded runs: a module's name in the first and in the second. May be repeated.",
+    help="For recorded runs: a module's name in the first and in the second. May be repeated.",
 )
 @click.option(
     "--by",
     type=click.Choice(["release"]),
-    help="Of recorded runs: find the package release that makes them differ, by running --script.",
+    help="For recorded runs: find the package release that makes them differ, by running --script.",
 )
 @click.option(
     "--script",
@@ -91,8 +91,8 @@ GROUP = Group.FIND
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
 
-    Nothing is run. For two trainings recorded by difftest.record: where they diverge, and whether that is
-    rounding.
+    Nothing is run. Of two trainings that difftest.record recorded it prints where they diverge, and whether
+    that is rounding.
     """
     noise, names, by, script = (options.pop(name) for name in ("noise", "names", "by", "script"))
     if bool(by) != bool(script):

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import click
 
@@ -10,8 +11,8 @@ from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.installed import pythons
-from difftest.jobs.installed.environments import make
-from difftest.jobs.installed.recipes import ALLOWED, RECIPES, everything, recipe, require_space
+from difftest.jobs.installed.environments import make_of
+from difftest.jobs.installed.recipes import ALLOWED, RECIPES, Recipe, everything, recipe
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.ASK
@@ -21,7 +22,7 @@ GROUP = Group.ASK
 def command() -> None:
     """Make, list and remove environments with other versions of torch and XLA.
 
-    A backend runs in one that its name ends with, such as `torch_ddp@newest`.
+    `torch_ddp@newest` is the backend torch_ddp in the environment newest.
     """
 
 
@@ -35,7 +36,13 @@ def make_one(name: str, *, yes: bool) -> None:
     if made_environments.requirements(folder) == requirements:
         click.echo(f"{called} is there already: {folder}")
         return
-    require_space(chosen, folder)
+    make_of(chosen, folder, requirements, lambda: _announce(called, chosen, folder, yes=yes))
+    example = f"--backends torch_ddp@{called}, for example" if chosen.for_backends else "scripts run in it"
+    click.echo(f"{called} is ready: {example}")
+
+
+def _announce(called: str, chosen: Recipe, folder: Path, *, yes: bool) -> None:
+    """Says what is made, and asks on the terminal."""
     click.echo(
         f"{called}: {chosen.about}\n"
         f"  installs {', '.join(chosen.requirements)}\n{_of_python(chosen.python)}"
@@ -44,10 +51,6 @@ def make_one(name: str, *, yes: bool) -> None:
     )
     if not yes and sys.stdin.isatty():
         click.confirm("Continue?", default=True, abort=True, err=True)
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make(folder, requirements, pythons.installed(chosen.python))
-    example = f"--backends torch_ddp@{called}, for example" if chosen.for_backends else "scripts run in it"
-    click.echo(f"{called} is ready: {example}")
 
 
 def _of_python(least: str) -> str:

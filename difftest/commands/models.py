@@ -20,7 +20,7 @@ GROUP = Group.ASK
 def command(source: str | None, *, as_json: Json) -> None:
     """List the sources of named models, or the names of a SOURCE such as hf.
 
-    A model, such as hf:llama, is built at a size that fits, and what it is fed is printed.
+    SOURCE may also be a model, such as hf:llama: it is built small, and its inputs are printed.
     """
     if source and ":" in source:
         _print_model(source, as_json=as_json)

@@ -40,7 +40,8 @@ class NightlyRequest(CampaignRequest):
     """A night; the seed is its date."""
 
     out: Annotated[
-        Path | str, option(type=Out(), help="The folder or address where corpus and reports stay.")
+        Path | str,
+        option(type=Out(), help="The folder, or object storage, of the corpus and the reports."),
     ] = Path("runs/nightly")
     cases: Annotated[
         int | None,

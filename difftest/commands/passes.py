@@ -1,16 +1,18 @@
 """`difftest passes`: which pass of XLA makes a program's numbers wrong, or does not end."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from difftest.commands import Group
 from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Deciding, Json, Trust, own_options
-from difftest.jobs.filing.accusation import Accusation, accuse, keep, program_of
 from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json, write_text
+
+if TYPE_CHECKING:
+    from difftest.jobs.filing.accusation import Accusation
 
 GROUP = Group.UNDERSTAND
 
@@ -37,10 +39,12 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     Exit status 1 when no pass, nor XLA's code generation, is at fault, or where that cannot be decided.
 
-    TARGET is a finding with a reproducer, the name of a known fault, a script on JAX or torch_xla, or a file
-    with HLO or StableHLO. XLA writes the module after every pass, and each is evaluated without XLA. The
-    first whose numbers are wrong names the pass; the one before it is the control.
+    It takes a finding with a reproducer, the name of a known fault of XLA, or a file: a script on JAX or
+    torch_xla, HLO or StableHLO. XLA writes the module after every pass, and each is evaluated without XLA.
+    The first whose numbers are wrong names the pass; the one before it is the control.
     """
+    from difftest.jobs.filing.accusation import accuse, keep, program_of
+
     program = program_of(target, environment, trust=trust)
     with Working("passes", counts=False):
         made = accuse(program, whole=whole)
@@ -57,7 +61,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     return int(not made.verdict.accuses)
 
 
-def _described(made: Accusation) -> dict[str, Any]:
+def _described(made: "Accusation") -> dict[str, Any]:
     verdict = made.verdict
     return {
         "pass": verdict.guilty or None,
@@ -73,7 +77,7 @@ def _described(made: Accusation) -> dict[str, Any]:
     }
 
 
-def _print(made: Accusation) -> None:
+def _print(made: "Accusation") -> None:
     verdict = made.verdict
     click.echo(f"{verdict.name}: {verdict.reason}")
     if verdict.control:

@@ -17,6 +17,9 @@ from difftest.judge.fingerprint import readable
 
 GROUP = Group.REPORT
 
+MOST_NAMED = 5
+"""How many of the findings that changed are named; --json names all."""
+
 
 @click.command("report")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
@@ -48,5 +51,7 @@ def command(directory: Path, formats: tuple[str, ...] | None, ledger: KnownFault
     else:
         for word, names in changed.items():
             if names:
-                click.echo(f"{word} by the ledger of today: {', '.join(map(readable, names))}", err=True)
+                rest = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                shown = ", ".join(map(readable, names[:MOST_NAMED]))
+                click.echo(f"{word} by the ledger of today: {shown}{rest}", err=True)
         click.echo("\n".join(map(str, files)))

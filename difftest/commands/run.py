@@ -27,7 +27,7 @@ NAMED_SECONDS = 150.0
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the request declares
     """Generate cases, run them on both sides, compare them, and report what diverges.
 
-    With --model they train your own model, which your module builds and feeds (docs/own-model.md).
+    With --model the cases train your own model (docs/own-model.md).
 
     Cases that --out already has from the same campaign are not run again. It is the same campaign if seed,
     paths, backends, world size, --twice-every and versions match.

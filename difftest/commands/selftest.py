@@ -17,6 +17,7 @@ import msgspec
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.groups import grouped
 from difftest.campaign.memo import Memo
+from difftest.cases.twins import twin
 from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.ground.errors import StoppedError
@@ -63,8 +64,8 @@ class SelftestRequest:
         int | None,
         option(
             type=click.IntRange(min=1),
-            help="How many cases the null campaign runs, and at most each defect.  "
-            f"[default: {NULL_CASES}, {PLANTED_CASES}]",
+            help="How many cases the null campaign runs, and the most for each defect.  "
+            f"[default: {NULL_CASES} and {PLANTED_CASES}]",
         ),
     ]
     after: Annotated[
@@ -117,7 +118,7 @@ GROUP = Group.ASK
     "--green",
     "part",
     flag_value="green",
-    help="Only campaigns with a defect after which a green result would prove nothing.",
+    help="Only campaigns with a defect that must keep the result from being green.",
 )
 @options(SelftestRequest)
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
@@ -145,7 +146,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 def _measure(request: SelftestRequest) -> tuple[dict[str, Any], StoppedError | None]:
     """The JSON object of the requested parts, and what ended the null campaign early."""
-    from workers.backends import candidates
+    from workers.backends import candidates, references
     from workers.deadlines import DEADLINE_SECONDS
 
     result: dict[str, Any] = {"seed": request.seed, "load": request.load}
@@ -156,7 +157,7 @@ def _measure(request: SelftestRequest) -> tuple[dict[str, Any], StoppedError | N
     deadline = NULL_DEADLINES * DEADLINE_SECONDS
     with (
         on_cluster(
-            candidates() | candidates(request.backends),
+            candidates() | candidates(request.backends) | references(),
             workers=request.workers,
             required=(),
             deadline=deadline,
@@ -204,14 +205,18 @@ def _planting(request: SelftestRequest, cluster: Cluster, deadline: float) -> Pl
 
 def _null(request: SelftestRequest, cluster: Cluster) -> tuple[dict[str, Any], StoppedError | None]:
     """The null campaign's entries of the JSON object, of the cases that had been checked when it stopped."""
-    backends = {name: cluster.backends[name] for name in request.backends} or cluster.backends
+    usual = {name: one for name, one in cluster.backends.items() if not one.PROFILE.runs_twins}
+    backends = {name: cluster.backends[name] for name in request.backends} or usual
     campaign = NullCampaign(
         execute=cluster.execute,
         backends=backends,
         ledger=read_ledger(),
         execute_group=cluster.execute_group,
     )
-    groups = grouped(request.drawn.numbered(request.cases or NULL_CASES, request.after))
+    drawn = request.drawn.numbered(request.cases or NULL_CASES, request.after)
+    if all(backend.PROFILE.runs_twins for backend in backends.values()):
+        drawn = ((number, twin(case)) for number, case in drawn)
+    groups = grouped(drawn)
     checks, stopped = check_all(campaign, groups, cluster.workers, request.after)
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)

@@ -29,7 +29,7 @@ GROUP = Group.ASK
 def command(*, as_json: Json, paths: Annotated[tuple[str, ...], paths_option(USUAL_PATHS)]) -> None:
     """Print which backend supports which path, and why it does not support the others.
 
-    Every backend is asked about generated cases.
+    The table is over generated cases.
     """
     table_rows = rows(paths)
     if as_json:

@@ -48,7 +48,7 @@ class ValidateRequest:
 @click.argument("targets", nargs=-1, required=True, metavar="FAULT|FINDING...")
 @options(ValidateRequest)
 def command(targets: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  what the decorators declare
-    """Run a fault's case, cases near it and cases of other faults without a fix and with it.
+    """Check a fix: run a fault's case, cases near it and cases of other faults without the fix and with it.
 
     FAULT is the name of a known fault (`difftest/findings/known`). Exit status 1 if a fix does not hold,
     holds for only some of the cases, or breaks something else; 3 if the runs give no answer.

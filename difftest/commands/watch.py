@@ -26,7 +26,10 @@ class WatchRequest:
     packages: Annotated[
         tuple[str, ...],
         option(
-            "--package", multiple=True, type=click.Choice([*PACKAGES]), help="Only this one.  [default: all]"
+            "--package",
+            multiple=True,
+            type=click.Choice([*PACKAGES]),
+            help="Only releases of this.  [default: all]",
         ),
     ]
     releases: Annotated[

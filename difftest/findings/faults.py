@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from difftest.ground.errors import UsageError
 from difftest.records import read_limits
@@ -192,11 +193,22 @@ def tried_on(upstream: str, package: str) -> Mapping[str, State]:
     """
     states = [set(fault.releases.items()) for fault in _named(upstream) if fault.needs == package]
     alike = set.intersection(*states) if states else set()
-    return dict(sorted(alike, key=lambda pair: age(pair[0])))
+    return dict(sorted(alike, key=lambda pair: release_order(pair[0])))
+
+
+def release_order(release: str) -> Version:
+    """Sorts releases of a package from old to new: nightly builds and candidates come before the final one.
+
+    Builds of one release are alike, such as `2.16.0+cpu`. What is no version comes first.
+    """
+    try:
+        return Version(release.partition("+")[0])
+    except InvalidVersion:
+        return Version("0")
 
 
 def age(release: str) -> tuple[int, ...]:
-    """Sorts releases from old to new."""
+    """The numbers of a final release: they sort those of `jaxlib 0.7.1` too, with a name before them."""
     return tuple(int(part) for part in re.findall(r"\d+", release))
 
 

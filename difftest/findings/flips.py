@@ -11,11 +11,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from difftest.findings.faults import SCRIPTS, KnownFault, age
+from difftest.findings.faults import SCRIPTS, KnownFault, release_order
 from difftest.records.finding import State
 
 JAXLIB = "jaxlib"
 """The distribution whose releases are those of XLA."""
+
+SHARDY, GSPMD = "Shardy", "GSPMD"
+"""XLA's partitioners."""
 
 Kind: TypeAlias = Literal["script", "case"]
 
@@ -90,7 +93,7 @@ class Flip(msgspec.Struct, frozen=True, kw_only=True):
 
 def flips(tried: Iterable[Tried]) -> tuple[Flip, ...]:
     """All flips between successive releases: broken ones first, then changed and fixed ones, by package."""
-    ordered = sorted(tried, key=lambda one: (one.subject, age(one.release)))
+    ordered = sorted(tried, key=lambda one: (one.subject, release_order(one.release)))
     each = (
         flip
         for _, group in groupby(ordered, key=lambda one: one.subject)
@@ -120,8 +123,8 @@ def listed(faults: Iterable[KnownFault]) -> Iterator[Tried]:
     for fault in faults:
         said: tuple[tuple[str, str, Mapping[str, State]], ...] = (
             (fault.needs, "", fault.releases),
-            (JAXLIB, "Shardy" if fault.gspmd else "", fault.jaxlib),
-            (JAXLIB, "GSPMD", fault.gspmd),
+            (JAXLIB, SHARDY if fault.gspmd else "", fault.jaxlib),
+            (JAXLIB, GSPMD, fault.gspmd),
         )
         for package, partitioner, states in said:
             for release, state in states.items():

@@ -121,15 +121,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def resembles(self, shown: Divergence) -> bool:
         """Whether a divergence is what the entry says of one, whatever the case and the evidence are."""
-        texts = (
-            (
-                msgspec.structs.replace(shown, backend=self.written(shown.backend)).fingerprint,
-                self.fingerprint,
-            ),
-            (shown.cause, self.cause),
-            (shown.nature, self.nature),
-        )
+        backend = self.written(shown.backend)
+        texts = (backend, self.backend), (shown.cause, self.cause), (shown.nature, self.nature)
         if self.predicts not in {"", *shown.predicted} or not all(fnmatchcase(*pair) for pair in texts):
+            return False
+        fingerprint = msgspec.structs.replace(shown, backend=backend).fingerprint
+        if not fnmatchcase(fingerprint, self.fingerprint):  # after the rest: its digest takes longest
             return False
         actual = shown_facts(shown) if self.what else {}
         return all(name in actual and fnmatchcase(actual[name], text) for name, text in self.what.items())

@@ -21,7 +21,7 @@ class Quarantined:
     today: date
 
     def unsupported(self, case: Case) -> str | None:
-        """Why the backend does not get a case: it cannot express it, or the ledger quarantines it.
+        """Why the backend does not get a case: it does not support it, or the ledger quarantines it.
 
         None if it gets it.
         """

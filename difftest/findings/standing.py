@@ -33,6 +33,9 @@ class Standing(StrEnum):
 
 
 ORDER = tuple(Standing)
+KNOWN = (Standing.UNDERSTOOD, Standing.REPORTED, Standing.FIXED)
+"""A ledger entry, or a triage, explains these."""
+
 DAY = len("2026-01-05")
 """The characters of the day in an ISO 8601 time."""
 
@@ -74,13 +77,14 @@ def grouped(causes: Iterable[Cause]) -> Mapping[Standing, tuple[Cause, ...]]:
 
 
 def headline(groups: Mapping[Standing, tuple[Cause, ...]], *, alone: bool = True) -> str:
-    """What to do in a few words, such as `5 findings need you. 17 are known.` and no more.
+    """What to do in a few words, such as `5 causes need you. 17 are known.` and no more.
 
-    It is empty where there is nothing, and something else says why that means little (not `alone`).
+    It counts causes, as the lines do that follow it. It is empty where there is nothing, and something else
+    says why that means little (not `alone`).
     """
-    need = len(groups[Standing.UNKNOWN])
-    explained = len(groups[Standing.UNDERSTOOD]) + len(groups[Standing.REPORTED])
-    first = f"{need or 'No'} finding{'s need' if need != 1 else ' needs'} you." if need or alone else ""
-    subject = "" if first else "finding " if explained == 1 else "findings "
-    known = f"{explained} {subject}{'are' if explained != 1 else 'is'} known." if explained else ""
-    return " ".join(filter(None, (first, known)))
+    need, known = len(groups[Standing.UNKNOWN]), sum(len(groups[one]) for one in KNOWN)
+    nothing = "No findings need you." if alone else ""
+    first = f"{need} cause{'s need' if need != 1 else ' needs'} you." if need else nothing
+    subject = "" if need else " cause" if known == 1 else " causes"
+    rest = f"{known}{subject} {'are' if known != 1 else 'is'} known." if known else ""
+    return " ".join(filter(None, (first, rest)))

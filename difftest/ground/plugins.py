@@ -53,6 +53,11 @@ def plain(name: str) -> str:
     return name.partition(IN)[0]
 
 
+def within(name: str, environment: str) -> str:
+    """The name of a backend in an environment; empty is this Python."""
+    return f"{name}{IN}{environment}" if environment else name
+
+
 def require(package: str, wanted: Iterable[str], allowed: Iterable[str] = ()) -> tuple[str, ...]:
     """The names in `wanted`; `UsageError` for the first that is not `allowed` (default: all in `package`)."""
     allowed = tuple(allowed) or names(package)

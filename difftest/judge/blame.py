@@ -27,13 +27,21 @@ class TwoByTwo:
     other_single: bool | None
 
 
-def verdict(side: str, placed: TwoByTwo, *, stable: tuple[int, int]) -> str:
-    """The verdict on a divergence of `side` that was reproduced `stable` (k of n) times, as text."""
+TORCH_ITSELF = "torch itself"
+"""The blame where a reference of another make differs: torch is wrong on every device."""
+
+
+def verdict(side: str, placed: TwoByTwo, *, stable: tuple[int, int], reference_differs: bool = False) -> str:
+    """The verdict on a divergence of `side` that was reproduced `stable` (k of n) times, as text.
+
+    `reference_differs`: a reference of another make differs from the oracle too. What no device computes
+    correctly then is torch's fault, and no doubt about the oracle.
+    """
     reproduced, repeats = stable
-    if not repeats:
-        return "inconclusive: it could not be run again"
     if not reproduced:
-        return "inconclusive: it did not come back"
+        return f"inconclusive: it {'did not come back' if repeats else 'could not be run again'}"
+    if reference_differs and placed.single is not False and placed.other_single is not False:
+        return TORCH_ITSELF
     if placed.single is None:
         return f"{side} fault"
     if placed.single and placed.other_single:

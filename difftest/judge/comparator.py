@@ -18,6 +18,7 @@ from difftest.judge.outcome import Failure, Outcome, Symptom, Trace, dies
 from difftest.judge.pieces import Piece, pieces
 from difftest.judge.predictions import with_predictions
 from difftest.judge.stage import STAGES
+from difftest.judge.subject import subject
 
 LACKING = "unsupported"
 """The verdict where a framework lacks something for a program, and shows nothing else that is wrong."""
@@ -162,6 +163,7 @@ def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
         _with_context(
             divergence,
             ranks_part=divergence.step in ranks_part and not loaded[divergence.check].TRAITS.compares_ranks,
+            subject=subject(run.case, divergence),
         )
         for divergence in reported
     ]
@@ -170,12 +172,15 @@ def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
     return tuple(sorted(complete, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
 
 
-def _with_context(divergence: Divergence, *, ranks_part: bool) -> Divergence:
-    """A mismatch whose nature also says whether ranks part, and whether the first step was right."""
+def _with_context(divergence: Divergence, *, ranks_part: bool, subject: str) -> Divergence:
+    """A mismatch whose nature also says whether ranks part, and whether the first step was right.
+
+    On a reference it begins with what is defined otherwise.
+    """
     if divergence.symptom is not Symptom.MISMATCH:
         return divergence
-    late = divergence.step > 0
-    words = (divergence.nature, "ranks part" if ranks_part else "", "after the first step" if late else "")
+    late = "after the first step" if divergence.step else ""
+    words = (subject, divergence.nature, "ranks part" if ranks_part else "", late)
     return msgspec.structs.replace(divergence, nature=", ".join(filter(None, words)))
 
 

@@ -89,6 +89,8 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     * `misplaced` (XLA): by parameter name, the annotations that differ from the layout.
     * `misread` (DTensor): what torch's own `full_tensor` makes of tensors otherwise than their pieces say: by
       shape and placements, the greatest difference on any rank.
+    * `reduced` (FSDP with mixed precision): how often parameters' gradients were added up over ranks, by
+      torch's name of the dtype.
     * `jax_backends` (XLA): the platforms that JAX holds clients of.
     * `device`: the type of the device that the run's tensors belong on, as its framework calls it; empty
       where that was not recorded.
@@ -118,6 +120,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     clients: tuple[Client, ...] = ()
     misplaced: dict[str, Misplaced] = {}
     misread: dict[Word, float] = {}
+    reduced: dict[Word, Count] = {}
     jax_backends: tuple[str, ...] = ()
     device: Word = ""
     elsewhere: dict[Word, Count] = {}
@@ -156,6 +159,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             clients=_clients(self.clients, other.clients),
             misplaced={**self.misplaced, **other.misplaced, **self.misplaced},  # in this one's order first
             misread=_most(self.misread, other.misread, float),
+            reduced=_most(self.reduced, other.reduced, int),
             jax_backends=tuple(sorted({*self.jax_backends, *other.jax_backends})),
             device=self.device or other.device,
             elsewhere=_most(self.elsewhere, other.elsewhere, int),

@@ -11,6 +11,14 @@ from difftest.passes.hlo import Shape, UnreadableError
 
 Array: TypeAlias = NDArray[Any]
 
+Each: TypeAlias = list[Any]
+"""A value for each device."""
+
+
+class UnsupportedError(UnreadableError):
+    """An instruction that is not evaluated."""
+
+
 BITS = (8, 16, 32, 64)
 """The sizes of integers."""
 

@@ -15,19 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.passes import elementwise, movement, windows
-from difftest.passes.arrays import dtype_of, literal, rounded
-from difftest.passes.hlo import Computation, Instruction, Module, Shape, UnreadableError
-from difftest.passes.shardings import Sharding
+from difftest.passes.arrays import Each, UnsupportedError, dtype_of, literal, rounded
+from difftest.passes.hlo import Computation, Instruction, Module, Shape
+from difftest.passes.together import TOGETHER
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = "Array | tuple[Any, ...]"
 """An array, or a tuple of values."""
-
-Each: TypeAlias = list[Any]
-"""A value for each device."""
-
-MOST_STEPS = 20_000
-"""The most iterations of a loop; a longer one is refused."""
 
 _MONOIDS: Mapping[str, Any] = {
     "add": np.add,
@@ -37,10 +31,6 @@ _MONOIDS: Mapping[str, Any] = {
     "and": np.logical_and,
     "or": np.logical_or,
 }
-
-
-class UnsupportedError(UnreadableError):
-    """An instruction that is not evaluated."""
 
 
 def evaluate(module: Module, arguments: Sequence[Sequence[Array]], *, wide: bool = False) -> Each:
@@ -74,7 +64,7 @@ class Machine:
     def values(self, computation: Computation, arguments: Sequence[Each]) -> dict[str, Each]:
         """What each instruction gives on each device, of those that the result needs."""
         values = dict[str, Each]()
-        for one in computation.needed():
+        for one in computation.needed:
             if one.opcode == "parameter":
                 values[one.name] = list(arguments[int(one.text)])
             else:
@@ -85,7 +75,7 @@ class Machine:
     def _value(self, one: Instruction, given: Sequence[Each], computation: Computation) -> Each:
         if (together := TOGETHER.get(one.opcode)) is not None:
             return together(self, one, given)
-        shapes = [_shape(computation, name) for name in one.operands]
+        shapes = [computation.by_name[name].shape for name in one.operands]
         same = all(all(value is each[0] for value in each) for each in given)
         if same:  # the devices hold the same, so it is computed once
             return [self._alone(one, [each[0] for each in given], shapes)] * self.devices
@@ -102,8 +92,7 @@ class Machine:
         elif opcode in ALONE:
             made = ALONE[opcode](self, one, given, shapes)
         else:
-            target = one.attributes.get("custom_call_target", "")
-            msg = f"the instruction {opcode} {target}".rstrip() + " is not evaluated"
+            msg = f"the instruction {opcode} is not evaluated"
             raise UnsupportedError(msg)
         return made if isinstance(made, tuple) else self.held(made, one.shape)
 
@@ -116,12 +105,6 @@ class Machine:
         alone = Machine(self.module.on_one_device, wide=self.wide, steps=self.steps)
         return alone.run(self.module.computations[name], [[array] for array in arrays])[0]
 
-
-def _shape(computation: Computation, name: str) -> Shape:
-    return next(each.shape for each in computation.instructions if each.name == name)
-
-
-# ---------------------------------------------------------------- one device
 
 Alone: TypeAlias = Callable[[Machine, Instruction, Sequence[Any], Sequence[Shape]], Any]
 
@@ -187,7 +170,7 @@ def _one_or_tuple(machine: Machine, one: Instruction, made: Sequence[Array]) -> 
 
 def _fold(machine: Machine, one: Instruction) -> windows.Fold:
     """How the instruction's computation reduces arrays over dims."""
-    name = one.attributes["to_apply"].lstrip("%")
+    name = one.attributes["to_apply"]
     opcode = _monoid(machine.module.computations[name])
 
     def fold(xs: list[Array], initial: list[Array], dims: tuple[int, ...]) -> list[Array]:
@@ -234,7 +217,7 @@ def _scatter(machine: Machine, one: Instruction, given: Sequence[Any], shapes: S
     count = len(given) // 2
     xs, indices, updates = list(given[:count]), given[count], given[count + 1 :]
     made = [x.copy() for x in xs]
-    name = one.attributes["to_apply"].lstrip("%")
+    name = one.attributes["to_apply"]
     for block, update in movement.scatter_places(xs[0], indices, updates[0], one):
         new = machine.scalars(name, [*(x[block] for x in made), *(each[update] for each in updates)])
         for x, value in zip(made, new if isinstance(new, tuple) else (new,), strict=True):
@@ -245,7 +228,7 @@ def _scatter(machine: Machine, one: Instruction, given: Sequence[Any], shapes: S
 def _select_and_scatter(
     machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
 ) -> Array:
-    select, scatter = (one.attributes[key].lstrip("%") for key in ("select", "scatter"))
+    select, scatter = (one.attributes[key] for key in ("select", "scatter"))
     x, source, initial = given
     return windows.select_and_scatter(
         x,
@@ -258,12 +241,12 @@ def _select_and_scatter(
 
 
 def _map(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
-    return cast("Value", machine.scalars(one.attributes["to_apply"].lstrip("%"), given))
+    return cast("Value", machine.scalars(one.attributes["to_apply"], given))
 
 
 def _sort(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
     dim = one.numbers("dimensions")[0]
-    name = one.attributes["to_apply"].lstrip("%")
+    name = one.attributes["to_apply"]
     rows = [np.moveaxis(x, dim, -1) for x in given]
     made = [row.copy() for row in rows]
     for at in np.ndindex(*rows[0].shape[:-1]):
@@ -314,6 +297,9 @@ def _normalised(  # noqa: PLR0913, PLR0917  HLO's operands
 
 def _custom_call(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
     target = one.attributes.get("custom_call_target", "").strip('"')
+    if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
+        msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
+        raise UnsupportedError(msg)
     if target == "Eigh":
         values, vectors = np.linalg.eigh(given[0].astype(np.float64))
         return tuple(
@@ -374,203 +360,3 @@ ALONE: Mapping[str, Alone] = {
     "domain": lambda _, one, given, shapes: given[0],
     "cholesky": lambda _, one, given, shapes: np.linalg.cholesky(given[0].astype(np.float64)),
 }
-
-# --------------------------------------------------------------- all devices
-
-Together: TypeAlias = Callable[[Machine, Instruction, Sequence[Each]], Each]
-
-
-def _called(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    return machine.run(machine.module.computations[one.called()[0]], given)
-
-
-def _while(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    """A loop; a device whose condition is false keeps what it holds while others go on."""
-    condition, body = (
-        machine.module.computations[one.attributes[key].lstrip("%")] for key in ("condition", "body")
-    )
-    state = list(given[0])
-    while True:
-        goes_on = [bool(flag) for flag in machine.run(condition, [state])]
-        if not any(goes_on):
-            return state
-        machine.steps[0] += 1
-        if machine.steps[0] > MOST_STEPS:
-            msg = f"a loop of more than {MOST_STEPS} iterations is not evaluated"
-            raise UnsupportedError(msg)
-        after = machine.run(body, [state])
-        state = [new if flag else old for new, old, flag in zip(after, state, goes_on, strict=True)]
-
-
-def _conditional(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    names = one.called()
-    indices = [int(index) for index in given[0]]
-    if "true_computation" in one.attributes:
-        indices = [1 - index for index in indices]
-    indices = [index if 0 <= index < len(names) else len(names) - 1 for index in indices]
-    made = {
-        index: machine.run(machine.module.computations[names[index]], [given[1 + index]])
-        for index in set(indices)
-    }
-    return [made[index][device] for device, index in enumerate(indices)]
-
-
-def _partition_id(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    return [np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)]
-
-
-def _replica_id(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
-
-
-_OF_PARTITIONS = ("all-to-all", "collective-broadcast")
-"""Collectives whose groups are of partitions where they have a channel."""
-
-
-def _groups(machine: Machine, one: Instruction) -> list[list[int]]:
-    """The devices that take part in a collective together, by group."""
-    partitions, replicas = machine.module.partitions, machine.module.replicas
-    text = one.attributes.get("replica_groups", "{}")
-    if one.attributes.get("use_global_device_ids") == "true":
-        return movement.groups(text, machine.devices)
-    if "channel_id" in one.attributes and one.opcode in _OF_PARTITIONS:
-        return [
-            [r * partitions + p for p in group]
-            for r in range(replicas)
-            for group in movement.groups(text, partitions)
-        ]
-    listed = movement.groups(text, replicas)
-    if "channel_id" in one.attributes:  # the replicas of a group, with all of their partitions
-        return [[r * partitions + p for r in group for p in range(partitions)] for group in listed]
-    return [[r * partitions + p for r in group] for p in range(partitions) for group in listed]
-
-
-def _collective(
-    machine: Machine, one: Instruction, given: Sequence[Each], work: Callable[[list[Array]], list[Array]]
-) -> Each:
-    """What `work` makes of each operand of a group's members, member by member."""
-    made: list[list[Any]] = [[None] * machine.devices for _ in given]
-    for group in _groups(machine, one):
-        for which, each in enumerate(given):
-            for device, value in zip(group, work([each[device] for device in group]), strict=True):
-                made[which][device] = value
-    shapes = one.shape.parts or (one.shape,)
-    held = [[machine.held(v, shape) for v in values] for values, shape in zip(made, shapes, strict=True)]
-    return held[0] if one.shape.type != "tuple" else [tuple(values) for values in zip(*held, strict=True)]
-
-
-def _total(machine: Machine, one: Instruction, parts: list[Array]) -> Array:
-    name = one.attributes["to_apply"].lstrip("%")
-    return functools.reduce(lambda x, y: np.asarray(machine.scalars(name, [x, y])), parts)
-
-
-def _all_reduce(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    def work(parts: list[Array]) -> list[Array]:
-        return [_total(machine, one, parts)] * len(parts)
-
-    return _collective(machine, one, given, work)
-
-
-def _reduce_scatter(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    dim = one.numbers("dimensions")[0]
-
-    def work(parts: list[Array]) -> list[Array]:
-        return list(np.split(_total(machine, one, parts), len(parts), dim))
-
-    return _collective(machine, one, given, work)
-
-
-def _all_gather(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    dim = one.numbers("dimensions")[0]
-
-    def work(parts: list[Array]) -> list[Array]:
-        return [np.concatenate(parts, dim)] * len(parts)
-
-    return _collective(machine, one, given, work)
-
-
-def _all_to_all(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    dims = one.numbers("dimensions")
-    if dims:
-
-        def work(parts: list[Array]) -> list[Array]:
-            pieces = [np.split(part, len(parts), dims[0]) for part in parts]
-            return [np.concatenate([piece[at] for piece in pieces], dims[0]) for at in range(len(parts))]
-
-        return _collective(machine, one, given, work)
-    made: list[Any] = [None] * machine.devices
-    for group in _groups(machine, one):
-        for at, device in enumerate(group):
-            made[device] = tuple(given[at][other] for other in group)
-    return made
-
-
-def _collective_permute(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    pairs = one.numbers("source_target_pairs")
-    across = "channel_id" in one.attributes
-    made = [np.zeros_like(value) for value in given[0]]
-    for source, target in zip(pairs[::2], pairs[1::2], strict=True):
-        for other in range(1 if across else machine.module.partitions):
-            step = 1 if across else machine.module.partitions
-            made[target * step + other] = given[0][source * step + other]
-    return list(made)
-
-
-def _collective_broadcast(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    return _collective(machine, one, given, lambda parts: [parts[0]] * len(parts))
-
-
-def _custom(machine: Machine, one: Instruction, given: Sequence[Each]) -> Each:
-    target = one.attributes.get("custom_call_target", "").strip('"')
-    if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
-        msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
-        raise UnsupportedError(msg)
-    return [
-        _custom_call(machine, one, [each[device] for each in given], ()) for device in range(machine.devices)
-    ]
-
-
-TOGETHER: Mapping[str, Together] = {
-    "call": _called,
-    "fusion": _called,
-    "while": _while,
-    "conditional": _conditional,
-    "partition-id": _partition_id,
-    "replica-id": _replica_id,
-    "all-reduce": _all_reduce,
-    "reduce-scatter": _reduce_scatter,
-    "all-gather": _all_gather,
-    "all-to-all": _all_to_all,
-    "collective-permute": _collective_permute,
-    "collective-broadcast": _collective_broadcast,
-    "custom-call": _custom,
-}
-
-
-def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sharding]) -> list[list[Array]]:
-    """The arguments of each device: whole arrays, or the parts of which the entry's parameters are."""
-    made = list[list[Array]]()
-    for parameter, array, sharding in zip(module.entry.parameters, whole, shardings, strict=True):
-        devices = module.partitions * module.replicas
-        if parameter.shape.dims == array.shape:
-            made.append([array] * devices)
-        else:
-            made.append(sharding.cut(array, module.partitions) * module.replicas)
-        if any(part.shape != parameter.shape.dims for part in made[-1]):
-            msg = f"how the parameter {parameter.name} is sharded is not known"
-            raise UnsupportedError(msg)
-    return made
-
-
-def results_of(
-    module: Module, made: Each, shapes: Sequence[Shape], shardings: Sequence[Sharding]
-) -> list[list[Array]]:
-    """The whole arrays of each result, once for every copy that a device holds."""
-    root = module.entry.result.shape
-    per_device = [value if isinstance(value, tuple) else (value,) for value in made]
-    parts = root.parts or (root,)
-    found = list[list[Array]]()
-    for at, (part, shape, sharding) in enumerate(zip(parts, shapes, shardings, strict=True)):
-        values = [value[at] for value in per_device]
-        found.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
-    return found

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from difftest.ground.errors import UsageError
 from difftest.passes.arrays import ROUNDOFF, dtype_of
-from difftest.passes.evaluate import arguments_of, evaluate, results_of
+from difftest.passes.evaluate import evaluate
 from difftest.passes.hlo import Module, Shape, UnreadableError
-from difftest.passes.shardings import Sharding
+from difftest.passes.shardings import Sharding, arguments_of, results_of
 from difftest.passes.snapshots import Dump, Snapshot, guilty_name
 from difftest.records.evidence import NO_PASS
 

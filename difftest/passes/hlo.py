@@ -13,6 +13,9 @@ _ARRAY = re.compile(r"(?P<type>[a-z]\w*)\[(?P<dims>[^\]]*)\](?:\{(?P<layout>[\d,
 _ELEMENT = re.compile(r"(%[\w.\-]+)#(\d+)")
 _COMMENT = re.compile(r"/\*.*?\*/")
 _ORIGIN = re.compile(r", (?:metadata|backend_config|frontend_attributes)=\{")
+TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*\n", re.MULTILINE)
+"""What HLO says above its computations of the places in the program that instructions come from."""
+
 _OPENING, _CLOSING = "([{", ")]}"
 
 _CALLING = (
@@ -71,7 +74,7 @@ class Instruction:
         return tuple(int(number) for number in re.findall(r"-?\d+", self.attributes.get(attribute, "")))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Computation:
     """Instructions in an order in which operands come first; `root` is the name of the result."""
 
@@ -85,23 +88,28 @@ class Computation:
         given = [each for each in self.instructions if each.opcode == "parameter"]
         return tuple(sorted(given, key=lambda each: int(each.text)))
 
+    @cached_property
+    def by_name(self) -> Mapping[str, Instruction]:
+        """Its instructions by their names."""
+        return {one.name: one for one in self.instructions}
+
     @property
     def result(self) -> Instruction:
         """The instruction whose value it returns."""
-        return next(each for each in self.instructions if each.name == self.root)
+        return self.by_name[self.root]
 
+    @cached_property
     def needed(self) -> tuple[Instruction, ...]:
         """The instructions of which the result depends, operands first."""
-        by_name = {one.name: one for one in self.instructions}
         order, done, stack = list[Instruction](), set[str](), [self.root]
         while stack:
-            missing = [each for each in by_name[stack[-1]].operands if each not in done]
+            missing = [each for each in self.by_name[stack[-1]].operands if each not in done]
             if missing and stack[-1] not in done:
                 stack += reversed(missing)
                 continue
             if (name := stack.pop()) not in done:
                 done.add(name)
-                order.append(by_name[name])
+                order.append(self.by_name[name])
         return tuple(order)
 
 
@@ -166,7 +174,7 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
     parts = [header]
     for computation in module.reachable(entry):
         is_entry = computation.name == entry.name
-        needed = computation.needed() if is_entry else computation.instructions
+        needed = computation.needed if is_entry else computation.instructions
         given = [one for one in computation.parameters if one not in needed]
         lines = [_line(one, is_root=one.name == computation.root) for one in (*given, *needed)]
         body = "\n".join(lines)
@@ -213,25 +221,25 @@ def parse(text: str) -> Module:
 
 
 def _computation(name: str, lines: list[str]) -> Computation:
-    instructions, root = list[Instruction](), ""
+    by_name, root = dict[str, Instruction](), ""
     for line in lines:
         begins = _INSTRUCTION.match(line)
         if begins is None:
             msg = f"no HLO instruction: {line.strip()[:100]!r}"
             raise UnreadableError(msg)
         one = _instruction(begins["name"], _ELEMENT.sub(r"\1.element\2", begins["rest"]))
-        instructions += [*_elements(one, instructions), one]
+        by_name |= {each.name: each for each in (*_elements(one, by_name), one)}
         root = begins["name"] if begins["root"] else root
-    return Computation(name, tuple(instructions), root or instructions[-1].name)
+    instructions = tuple(by_name.values())
+    return Computation(name, instructions, root or instructions[-1].name)
 
 
-def _elements(one: Instruction, before: list[Instruction]) -> Iterator[Instruction]:
+def _elements(one: Instruction, before: Mapping[str, Instruction]) -> Iterator[Instruction]:
     """The parts of tuples that an instruction names as `%t#0`, which are not there yet."""
-    names = {each.name: each for each in before}
     for name in dict.fromkeys(one.operands):
         whole, _, index = name.rpartition(".element")
-        if name not in names and whole in names:
-            part = names[whole].shape.parts[int(index)]
+        if name not in before and whole in before:
+            part = before[whole].shape.parts[int(index)]
             yield Instruction(name, part, "get-tuple-element", (whole,), {"index": index}, f"%{whole}")
 
 
@@ -323,7 +331,11 @@ def shape_of(text: str) -> Shape:
 
 def without_origins(text: str) -> str:
     """`text` without what HLO says of the source lines, and of how kernels are tuned."""
-    while begins := _ORIGIN.search(text):
-        braces = _balanced(text[begins.end() - 1 :])
-        text = text[: begins.start()] + text[begins.end() - 1 + len(braces) :]
-    return text
+    return "\n".join(map(_without_origin, TABLES.sub("", text).split("\n")))
+
+
+def _without_origin(line: str) -> str:
+    while begins := _ORIGIN.search(line):
+        braces = _balanced(line[begins.end() - 1 :])
+        line = line[: begins.start()] + line[begins.end() - 1 + len(braces) :]
+    return line

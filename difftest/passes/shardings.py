@@ -1,13 +1,15 @@
 """Shardings as HLO writes them: which part of an array each partition holds."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.passes.hlo import Instruction, UnreadableError, split
+from difftest.passes.arrays import Each, UnsupportedError
+from difftest.passes.hlo import Instruction, Module, Shape, UnreadableError, split
 
 Array: TypeAlias = NDArray[Any]
 
@@ -112,6 +114,35 @@ def shardings_of(instruction: Instruction) -> tuple[Sharding, ...]:
     return tuple(sharding_of(one, len(part.dims)) for one, part in zip(inner, parts, strict=False)) or (
         (Sharding(),) * len(parts)
     )
+
+
+def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sharding]) -> list[list[Array]]:
+    """The arguments of each device: whole arrays, or the parts of which the entry's parameters are."""
+    made = list[list[Array]]()
+    for parameter, array, sharding in zip(module.entry.parameters, whole, shardings, strict=True):
+        devices = module.partitions * module.replicas
+        if parameter.shape.dims == array.shape:
+            made.append([array] * devices)
+        else:
+            made.append(sharding.cut(array, module.partitions) * module.replicas)
+        if any(part.shape != parameter.shape.dims for part in made[-1]):
+            msg = f"how the parameter {parameter.name} is sharded is not known"
+            raise UnsupportedError(msg)
+    return made
+
+
+def results_of(
+    module: Module, made: Each, shapes: Sequence[Shape], shardings: Sequence[Sharding]
+) -> list[list[Array]]:
+    """The whole arrays of each result, once for every copy that a device holds."""
+    root = module.entry.result.shape
+    per_device = [value if isinstance(value, tuple) else (value,) for value in made]
+    parts = root.parts or (root,)
+    found = list[list[Array]]()
+    for at, (part, shape, sharding) in enumerate(zip(parts, shapes, shardings, strict=True)):
+        values = [value[at] for value in per_device]
+        found.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
+    return found
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.passes.evaluate import Machine, arguments_of
+from difftest.passes.evaluate import Machine
 from difftest.passes.guilty import Call, Layout, Verdict
 from difftest.passes.hlo import Computation, Instruction, Module, written
+from difftest.passes.shardings import arguments_of
 
 Array: TypeAlias = NDArray[Any]
 
@@ -36,18 +38,20 @@ class Candidate:
     values: Mapping[str, Any]
     partitions: int
 
-    @property
+    @cached_property
     def entry(self) -> Computation:
         """The entry, with the chosen root and parameters."""
-        by_name = {one.name: one for one in self.module.entry.instructions}
-        kept = tuple(replace(one, operands=()) if one.name in self.cut else one for one in by_name.values())
-        needed = Computation("smallest", kept, self.root).needed()
+        kept = tuple(
+            replace(one, operands=()) if one.name in self.cut else one
+            for one in self.module.entry.instructions
+        )
+        needed = Computation("smallest", kept, self.root).needed
         given = [one for one in needed if one.name in self.cut or one.opcode == "parameter"]
         numbers = {one.name: number for number, one in enumerate(given)}
         made = tuple(_parameter(one, numbers[one.name]) if one.name in numbers else one for one in needed)
         return Computation("smallest", made, self.root)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many instructions compute something."""
         return sum(one.opcode not in LEAVES for one in self.entry.instructions)
@@ -86,8 +90,7 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     shared = frozenset(one.name for one in module.entry.instructions if one.opcode in OF_SEVERAL)
     if not shared and all(map(_is_whole, module.entry.parameters, verdict.call.arguments)):
         return (Candidate(module, module.entry.root, shared, _on(values, 0), module.partitions),)
-    by_name = {one.name: one for one in module.entry.instructions}
-    root = module.entry.root
+    by_name, root = module.entry.by_name, module.entry.root
     while root in shared and by_name[root].operands:
         root = by_name[root].operands[0]
     return tuple(

@@ -10,7 +10,7 @@ from difftest.passes.hlo import Module, parse
 from difftest.passes.shardings import Sharding, shardings_of
 from difftest.records import read_limits
 
-START, END = "pipeline-start", "pipeline-end"
+START = "pipeline-start"
 MOST_BYTES = 4_000_000
 """The largest text of a module that is read."""
 
@@ -98,29 +98,12 @@ def guilty_name(before: Snapshot, after: Snapshot) -> str:
     return before.before or after.pipeline
 
 
-def changing(dump: Dump) -> tuple[str, ...]:
-    """The passes that changed the module, each once, in order."""
-    pairs = zip(dump.snapshots, dump.snapshots[1:], strict=False)
-    names = (
-        guilty_name(before, after)
-        for before, after in pairs
-        if after.after not in (START, END) and _body(before) != _body(after)
-    )
-    return tuple(dict.fromkeys(names))
-
-
-def _body(snapshot: Snapshot) -> str:
-    return snapshot.text.partition("\n")[2]
-
-
 def _read(file: Path) -> str:
     return read_limits.read(file, MOST_BYTES).decode(errors="replace")
 
 
 RUNNING = re.compile(r"hlo_pass_pipeline\.cc:\d+\]\s+(?:\S+ )?HLO pass (?P<name>[\w.\-]+)")
 """The line with which XLA's log announces a pass, at verbosity 1."""
-
-FAILED = re.compile(r"(?P<file>[\w./\-]+\.(?:cc|h)):\d+\] (?:Check failed|RET_CHECK failure|.*Check failed)")
 
 
 def announced(log: str) -> str:

@@ -12,6 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,6 +31,9 @@ from difftest.records.disk import append, replace_file
 from difftest.records.observation import REFUSED, UNSUPPORTED
 
 CASES = "cases"
+
+MOST_JOINED = 4
+"""So many cases' oracles are remembered: each condensed run of a case needs its own."""
 
 
 class Recorder:
@@ -108,6 +112,7 @@ class Joined:
         self._absent: dict[tuple[str, str], Absent] = {}
         self._oracles = defaultdict[Key, list[tuple[Path, Run]]](list)
         self._oracle, self._lock = oracle, threading.Lock()
+        self._joined = lru_cache(maxsize=MOST_JOINED)(self._read_joined)
         for root in roots:
             self._add(root)
 
@@ -140,10 +145,9 @@ class Joined:
                 raise InfrastructureError(msg)
             again = backend == self._oracle or (len(left) == 1 and left[0][1].index == EVIDENCE)
             root, run = left[0] if again else left.pop(0)
-        what, outcome = f"run {run.number} of {root}", outcome_of(root, run)
-        if backend == self._oracle:
-            outcome = self._joined(run, outcome)
-        elif run.beside is not None and isinstance(outcome, Trace):
+        what = f"run {run.number} of {root}"
+        outcome = self._joined(run.key) if backend == self._oracle else outcome_of(root, run)
+        if backend != self._oracle and run.beside is not None and isinstance(outcome, Trace):
             outcome = self._restored(case, root, run, outcome)
         origin = outcome.origin
         if origin and (origin.case, origin.backend) != (case.id, backend):
@@ -151,12 +155,14 @@ class Joined:
             raise UsageError(msg)
         return _fitting(outcome, case, what, whole=backend == self._oracle)
 
-    def _joined(self, run: Run, outcome: Outcome) -> Outcome:
-        """The oracle's run, which may be condensed, with the digits that other bundles' have."""
+    def _read_joined(self, key: Key) -> Outcome:
+        """The oracle's first run, which may be condensed, with the digits that other bundles' have."""
+        (root, run), *others = self._oracles[key]
+        outcome = outcome_of(root, run)
         if run.beside is None or not isinstance(outcome, Trace):
             return outcome
-        others = (outcome_of(root, other) for root, other in self._oracles[run.key] if other is not run)
-        return joined([outcome, *(other for other in others if isinstance(other, Trace))])
+        traces = (outcome_of(*other) for other in others)
+        return joined([outcome, *(other for other in traces if isinstance(other, Trace))])
 
     def _restored(self, case: Case, root: Path, run: Run, difference: Trace) -> Trace:
         """A condensed run, beside the oracle that all bundles share."""

@@ -30,6 +30,9 @@ CORRECT_SIBLINGS = "right_siblings"
 WRONG_SIBLINGS = "wrong_siblings"
 """The same side's backends that show the same fault."""
 
+REFERENCES = "references"
+"""Whether references of another make agree with the oracle on the case's twin, and which they are."""
+
 SET_ASIDE = "set_aside"
 """The kind of the `LethalError` for which the case does not run again; only where there was one."""
 
@@ -61,6 +64,7 @@ _LABELS = {
     LATER_CHECKS: "then also wrong",
     CORRECT_SIBLINGS: "computed correctly by",
     WRONG_SIBLINGS: "also wrong on",
+    REFERENCES: "references of another make",
     SET_ASIDE: "not run again, because of",
     POSTPONED: "still to be gathered, because",
     REPLAYED: "replayed on another XLA",

@@ -22,33 +22,37 @@ def measure(case: Case) -> tuple[int, ...]:
     Ranks, mesh axes, steps, layers weighted by kind, features and options, sharded placements, uneven ones,
     sizes.
     """
-    layers = [layer for _, layer in walk(case.model.layers)]
-    cuts = sum(
-        isinstance(p, Shard)
-        for placed in (case.layout.batch, *case.layout.parameters.values())
-        for p in placed
-    )
-    options = sum(1 for _ in case.option_changes())
-    stages = case.staged.stages + case.staged.microbatches if case.staged else 0
-    features = sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options + stages
-    sizes = sum(layer.extent for layer in layers) + case.data.batch + case.model.sequence
-    kinds = sum(layer.complexity for layer in layers)
-    return (
-        case.world_size,
-        len(case.layout.mesh.axes),
-        case.training.steps,
-        kinds,
-        features,
-        cuts,
-        uneven_cuts(case),
-        sizes,
-    )
+    return tuple(_counts(case))
+
+
+def is_less(case: Case, most: tuple[int, ...]) -> bool:
+    """Whether the measure of a case is less than `most`; nothing is counted after the first difference."""
+    pairs = zip(_counts(case), most, strict=True)
+    return next((count < other for count, other in pairs if count != other), False)
 
 
 def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
     """The candidates that are simpler than `case`: a smaller size may add an uneven cut."""
     most = measure(case)
-    return (candidate for candidate in candidates if measure(candidate[1]) < most)
+    return (candidate for candidate in candidates if is_less(candidate[1], most))
+
+
+def _counts(case: Case) -> Iterator[int]:
+    yield case.world_size
+    yield len(case.layout.mesh.axes)
+    yield case.training.steps
+    layers = [layer for _, layer in walk(case.model.layers)]
+    yield sum(layer.complexity for layer in layers)
+    options = sum(1 for _ in case.option_changes())
+    stages = case.staged.stages + case.staged.microbatches if case.staged else 0
+    yield sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options + stages
+    yield sum(
+        isinstance(p, Shard)
+        for placed in (case.layout.batch, *case.layout.parameters.values())
+        for p in placed
+    )
+    yield uneven_cuts(case)
+    yield sum(layer.extent for layer in layers) + case.data.batch + case.model.sequence
 
 
 def _training(case: Case) -> Iterator[int]:

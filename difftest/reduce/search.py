@@ -17,7 +17,7 @@ from difftest.cases.case import Case
 from difftest.reduce.ahead import Ahead, Ask, Shows
 from difftest.reduce.candidate import Candidate, Simplification
 from difftest.reduce.journal import Journal
-from difftest.reduce.measure import measure
+from difftest.reduce.measure import is_less, measure
 from difftest.reduce.simplifications import simplifications
 
 BUDGET = 60
@@ -149,4 +149,4 @@ class _Search:
         return steps
 
     def _is_worth(self, case: Case, most: tuple[int, ...]) -> bool:
-        return measure(case) < most and self._possible(case)
+        return is_less(case, most) and self._possible(case)

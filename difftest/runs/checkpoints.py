@@ -20,7 +20,7 @@ from difftest.ground.errors import UsageError
 from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import LEAST_SHARED, path_of, renamed
-from difftest.runs.comparison import DIFFER, EQUAL, STATUSES, UNDECIDED, Setting
+from difftest.runs.comparison import DIFFER, EQUAL, UNDECIDED, Agreement, Setting
 from difftest.runs.distances import EPSILON, LEAST_SCALE, SHARE_OF_UPDATE, UNITS
 
 BLOCK = 1 << 22
@@ -74,7 +74,7 @@ class Off(msgspec.Struct, frozen=True, kw_only=True):
     at: tuple[int, ...]
 
 
-class CheckpointComparison(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointComparison(Agreement, frozen=True, kw_only=True):
     """The verdict on two checkpoints, and why.
 
     `wrong` are the tensors that are off, the farthest first. `missing` are those that one checkpoint has
@@ -82,7 +82,6 @@ class CheckpointComparison(msgspec.Struct, frozen=True, kw_only=True):
     `beside` counts what only one has beside the model. `same` of the `compared` tensors are bit-equal.
     """
 
-    verdict: str
     names: tuple[str, str]
     settings: tuple[Setting, ...]
     wrong: tuple[Off, ...]
@@ -95,16 +94,6 @@ class CheckpointComparison(msgspec.Struct, frozen=True, kw_only=True):
     measured: bool
     greatest: float
     notes: tuple[str, ...] = ()
-
-    @property
-    def status(self) -> int:
-        """The exit status of a command that compared."""
-        return STATUSES[self.verdict]
-
-    def described(self) -> dict[str, Any]:
-        """The JSON object of `difftest checkpoints --json`. What is not finite is null, which JSON has."""
-        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return fields
 
 
 def compare_checkpoints(

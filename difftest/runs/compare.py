@@ -1,5 +1,6 @@
 """Compares two recorded runs: what differs around them, the first wrong place, and whether it is rounding."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,10 @@ from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import by_structure, require_names
 from difftest.runs.comparison import DIFFER, EQUAL, LOSS, UNDECIDED, Comparison, Place, Point
-from difftest.runs.distances import EPSILON, FORWARD, GROWTH, UNITS, Distances, Off
+from difftest.runs.distances import FORWARD, GROWTH, UNITS, Distances, Off, coarse, coarsest
 from difftest.runs.hints import CLOSE, candidates, factor, hints
 from difftest.runs.read import Run, read
-from difftest.runs.settings import differences, different_data
+from difftest.runs.settings import another_order, differences, different_data
 
 CHAOTIC = 0.25
 """From this share of noise in the gradients on, runs can no longer be compared."""
@@ -72,6 +73,8 @@ class _Walk:
 
     def result(self) -> Comparison:
         """The comparison."""
+        if dtype := coarse(*self._runs):
+            self._note(f"Rounding is that of {dtype}, the coarsest dtype of both runs.")
         steps = sorted({*self._runs[0].steps} & {*self._runs[1].steps})
         for step in steps:
             if self._first is None and self._horizon is None:
@@ -105,13 +108,18 @@ class _Walk:
             self._first, words = data
             self._hints = hints(self._first, (), self._runs, self._settings, words)
             return
+        if another_order(*self._runs, step, self._names):
+            self._distances.reordered = True
+            self._note(
+                "The runs had the same samples in another order, as DistributedSampler deals them out."
+            )
         offs = self._conventional(self._distances.of(step))
         if self._chaotic(offs):
             self._horizon = step
             return
         self._compared += len(offs)
-        ratios = [off.difference / off.noise for off in offs if off.noise and not off.wrong]
-        self._greatest = max(self._greatest, *ratios, 0.0)
+        right = itertools.takewhile(lambda off: not off.wrong, offs)
+        self._greatest = max(self._greatest, *(off.difference / off.noise for off in right if off.noise), 0.0)
         place = self._odd(step) or self._wrong_place(step, offs)
         if place:
             self._first = place
@@ -148,9 +156,11 @@ class _Walk:
         size = next((size for size in candidates(self._runs) if abs(usual / size - 1) < CLOSE), None)
         if not alike or size is None:
             return offs
-        note = f"Gradients of outputs are {size:g} times as large in {self._runs[1].name} by convention."
-        self._notes += [] if note in self._notes else [note]
+        self._note(f"Gradients of outputs are {size:g} times as large in {self._runs[1].name} by convention.")
         return [_divided(off, size) if off in outputs else off for off in offs]
+
+    def _note(self, note: str) -> None:
+        self._notes += [] if note in self._notes else [note]
 
     def _odd(self, step: int) -> Place | None:
         """The first copy of a parameter or gradient that differs from its copies in the same run."""
@@ -234,7 +244,7 @@ class _Walk:
     def _widened(self, step: int) -> float:
         """How far rounding may part the losses of a step; it never shrinks again."""
         one, two = self._losses(step)
-        unit = max(_unit(run) for run in self._runs)
+        unit = coarsest(*self._runs)
         size = max((abs(loss) for loss in (one, two) if math.isfinite(loss)), default=0.0)
         if self._noise:
             apart = [
@@ -261,12 +271,6 @@ class _Walk:
 
 def _json(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _unit(run: Run) -> float:
-    """The unit in the last place of the coarsest outputs."""
-    dtypes = {one.dtype for one in run.ranks[0].tensors.values() if one.kind != layout.INPUT}
-    return max((EPSILON.get(dtype, 0.0) for dtype in dtypes), default=0.0)
 
 
 def _divided(off: Off, size: float) -> Off:

@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """The tensor in words."""
         owner = self.owner or "the model"
         words = {
-            DATA: f"the input {owner}",
+            DATA: f"the model's input {owner}",
             LOSS: "the loss",
             "start": f"the parameter {owner} before the first step",
             "output": f"the output of {owner}",
@@ -70,7 +70,23 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     comparable: bool
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether two recorded things agree: `verdict` is a key of `STATUSES`."""
+
+    verdict: str
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that compared."""
+        return STATUSES[self.verdict]
+
+    def described(self) -> dict[str, Any]:
+        """The JSON object of a command with `--json`. What is not finite is null, which JSON has."""
+        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return fields
+
+
+class Comparison(Agreement, frozen=True, kw_only=True):
     """The verdict on two runs, and why.
 
     `measured` says whether noise was measured, or is only bounded. `wrong` counts the wrong tensors by kind
@@ -78,7 +94,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     runs can no longer be compared. `skipped` has the tensors that were not compared, by reason.
     """
 
-    verdict: str
     names: tuple[str, str]
     settings: tuple[Setting, ...]
     first: Place | None
@@ -92,13 +107,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     horizon: int | None
     points: tuple[Point, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def status(self) -> int:
-        """The exit status of a command that compared."""
-        return STATUSES[self.verdict]
-
-    def described(self) -> dict[str, Any]:
-        """The JSON object of `difftest compare --json`. What is not finite is null, which JSON has."""
-        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return fields

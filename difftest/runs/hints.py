@@ -21,7 +21,7 @@ def hints(
 ) -> tuple[str, ...]:
     """Sentences, the likeliest first."""
     if place.kind == DATA:
-        return (f"The runs were fed {data}. Nothing after that can be compared.",)
+        return (f"{runs[1].name} has {data} there. Nothing after that can be compared.",)
     wrong = [off for off in offs if off.wrong]
     sentences = [
         *_copies(place),
@@ -29,7 +29,7 @@ def hints(
         *_factors(place, wrong, offs, runs),
         *_dropout(place, runs),
         *_coarse(place, settings, runs[0].steps[0]),
-        *_loss(place),
+        *_loss(place, offs, runs),
     ]
     return tuple(dict.fromkeys(sentences))
 
@@ -105,7 +105,8 @@ def _arguments(place: Place, settings: Sequence[Setting]) -> list[str]:
         own = setting.name.startswith(f"{place.owner or 'the model'} (")
         optimizer = place.kind == layout.UPDATED and setting.name.startswith(("optimizer", "learning rates"))
         if own or optimizer:
-            sentences.append(f"{setting.name} differs: {setting.first} against {setting.second}.")
+            verb = "differ" if setting.name.startswith("learning rates") else "differs"
+            sentences.append(f"{setting.name} {verb}: {setting.first} against {setting.second}.")
     return sentences
 
 
@@ -115,7 +116,7 @@ def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:
         for run in runs
     ]
     mine = kinds[0].get(place.owner, "")
-    if place.kind != layout.OUTPUT or "Dropout" not in mine:
+    if place.kind != layout.OUTPUT or "Dropout" not in mine or mine != kinds[1].get(place.owner, mine):
         return []
     return ["It is a dropout: layouts and devices draw its random masks differently, or it is lost."]
 
@@ -131,9 +132,36 @@ def _coarse(place: Place, settings: Sequence[Setting], begin: int) -> list[str]:
     return shown if place.kind in (layout.START, layout.OUTPUT) else []
 
 
-def _loss(place: Place) -> list[str]:
+def _loss(place: Place, offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
     if place.kind != LOSS:
         return []
+    right = (
+        "Every output is right"
+        if any(off.key[0] == layout.OUTPUT for off in offs)
+        else "Nothing before it is off"
+    )
+    one, two = (run.loss(place.step) for run in runs)
+    times = two / one if one else 0.0
+    causes = candidates(runs) | _samples(runs)
+    near = next((words for size, words in causes.items() if times and abs(times / size - 1) < CLOSE), "")
+    scaled = f"The loss is {times:.4g} times as large in {runs[1].name}: {near}. " if near else ""
+    summed = "A sum in place of a mean (or the reverse) does this." if near else ""
     return [
-        "Every output is right: look at the labels (shift, padding), the loss's reduction and its scaling."
+        *([scaled + summed] if near else []),
+        f"{right}: look at the labels (shift, padding), the loss's reduction and its scaling.",
     ]
+
+
+def _samples(runs: tuple[Run, Run]) -> dict[float, str]:
+    """The numbers of samples of a rank's micro-batch and of a rank, as factors of a loss."""
+    causes: dict[float, str] = {}
+    for run in runs:
+        step = run.ranks[0].steps[run.steps[0]]
+        for size, words in (
+            (step.samples, "the samples of a rank"),
+            (step.samples / max(1, step.microbatches), "the samples of a micro-batch"),
+        ):
+            if size > 1:
+                causes.setdefault(float(size), f"{words} of {run.name}")
+                causes.setdefault(1 / size, f"one divided by {words} of {run.name}")
+    return causes

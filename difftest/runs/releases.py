@@ -1,10 +1,11 @@
 """Which packages differ between the environments of two runs, and which of them can only change together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from difftest.ground.errors import UsageError
 from difftest.ground.installed import OURS
+from difftest.runs.layout import Package
 from difftest.runs.read import Run
 
 
@@ -52,11 +53,26 @@ def changes(first: Run, second: Run) -> list[Change]:
     return sorted(map(ordered, distinct), key=lambda change: change.label)
 
 
-def requirements(first: Run, changed: Sequence[Change], extra: Sequence[str]) -> list[str]:
+def requirements(first: Run, second: Run, changed: Sequence[Change], extra: Sequence[str]) -> list[str]:
     """What to install for the first run's packages with some changes.
 
-    What a change needs that the first run did not have comes with it.
+    What a changed package pins changes with it: packages that only the first run had go, such as the kernels
+    of another CUDA, and those that only the second had come. The rest that a change needs comes by itself.
     """
-    versions = {name: package.version for name, package in first.environment.packages.items() if name != OURS}
+    mine, other = first.environment.packages, second.environment.packages
+    names = [name for change in changed for name, _, _ in change.versions]
+    gone, added = _pinned(mine, names) - {*other}, _pinned(other, names) - {*mine}
+    versions = {name: package.version for name, package in mine.items() if name not in {OURS, *gone}}
     versions |= {name: new for change in changed for name, _, new in change.versions}
+    versions |= {name: other[name].version for name in sorted(added)}
     return [*(f"{name}=={version}" for name, version in versions.items()), *extra]
+
+
+def _pinned(packages: Mapping[str, Package], names: Iterable[str]) -> set[str]:
+    """What packages pin, and what that pins, as far as it is installed."""
+    pinned, left = set[str](), [*names]
+    while left:
+        pins = {one for one in packages[left.pop()].pins if one in packages} - pinned
+        pinned |= pins
+        left += pins
+    return pinned

@@ -1,14 +1,16 @@
 """What differs between two runs besides their numbers: environment, modules' arguments, batches and data."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from difftest.runs import layout
 from difftest.runs.align import renamed
 from difftest.runs.comparison import DATA, Place, Setting
+from difftest.runs.layout import Module
 from difftest.runs.read import Run
 
-MOST_MODULES = 12
-"""How many modules with other arguments are shown."""
+ARGUMENTS = re.compile(r", (?=\w+=)")
+"""What is between the arguments that a module prints."""
 
 SAME_ORDER = 1e-3
 """Inputs with equal digests whose difference is a greater share of their norm are in another order."""
@@ -62,18 +64,41 @@ def _rates(first: Run, second: Run) -> tuple[str, str]:
 
 
 def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
-    """The modules of other arguments, such as another epsilon. Those of one class are alike by the dozen."""
+    """The modules of other arguments, such as another epsilon."""
     other = {module.path: module for module in second.environment.modules}
+    pairs = [(one, other.get(renamed(one.path, names))) for one in first.environment.modules]
+    alike = [(one, two) for one, two in pairs if two and two.kind == one.kind]
+    releases = {run.environment.settings.get("torch") for run in (first, second)}
+    unshown = _unshown(alike) if len(releases) > 1 else set()
     differences = []
-    for module in first.environment.modules:
-        match = other.get(renamed(module.path, names))
-        if match and match.kind == module.kind and match.arguments != module.arguments:
-            name = f"{module.path or 'the model'} ({module.kind})"
-            differences.append(Setting(name=name, first=module.arguments, second=match.arguments))
-    if len(differences) <= MOST_MODULES:
-        return differences
-    rest = f"{len(differences) - MOST_MODULES} more modules"
-    return [*differences[:MOST_MODULES], Setting(name=rest, first="...", second="...")]
+    for one, two in alike:
+        mine, theirs = ARGUMENTS.split(one.arguments), ARGUMENTS.split(two.arguments)
+        apart = [
+            ", ".join(each for each in own if each not in against and (one.kind, _key(each)) not in unshown)
+            for own, against in ((mine, theirs), (theirs, mine))
+        ]
+        if any(apart):
+            name = f"{one.path or 'the model'} ({one.kind})"
+            differences.append(Setting(name=name, first=apart[0], second=apart[1]))
+    return differences
+
+
+def _unshown(pairs: Sequence[tuple[Module, Module]]) -> set[tuple[str, str]]:
+    """The arguments that all modules of a class print in one release and none in the other."""
+    keys: dict[str, tuple[list[set[str]], list[set[str]]]] = {}
+    for pair in pairs:
+        for module, own in zip(pair, keys.setdefault(pair[0].kind, ([], [])), strict=True):
+            own.append({_key(each) for each in ARGUMENTS.split(module.arguments)})
+    return {
+        (kind, key)
+        for kind, (first, second) in keys.items()
+        for always, other in ((first, second), (second, first))
+        for key in set.intersection(*always) - set.union(*other)
+    }
+
+
+def _key(argument: str) -> str:
+    return argument.partition("=")[0]
 
 
 def _ranks(run: Run) -> list[Setting]:
@@ -94,30 +119,29 @@ def _ranks(run: Run) -> list[Setting]:
 
 
 def different_data(first: Run, second: Run, step: int, names: Mapping[str, str]) -> tuple[Place, str] | None:
-    """The first input that differs in a step, and in which way; None where none does."""
+    """The first input that differs in a step, and in which way; None where no samples do."""
     mine, other = first.digests(step), second.digests(step)
     for name, digest in mine.items():
         match = other.get(renamed(name, names))
-        if match is None:
-            continue
-        if digest == match:
-            if _another_order(first, second, step, name, renamed(name, names)):
-                place = Place(step=step, kind=DATA, owner=name)
-                return (
-                    place,
-                    "the same samples in another order over the batch, the ranks or the micro-batches",
-                )
+        if match is None or digest == match:
             continue
         shifted = digest[1] == match[2] or digest[2] == match[1]
         words = "the same numbers shifted by one position" if shifted else "other samples"
+        same = [each for each, value in mine.items() if other.get(renamed(each, names)) == value]
+        words += f", while input {', '.join(same)} is equal: look at the labels" if shifted and same else ""
         return Place(step=step, kind=DATA, owner=name), words
     return None
 
 
-def _another_order(first: Run, second: Run, step: int, name: str, other: str) -> bool:
-    key, match = ((layout.INPUT, one, "") for one in (name, other))
-    mine, theirs = first.whole(step).get(key), second.whole(step).get(match)
-    if not mine or not theirs or mine.shape != theirs.shape:
-        return False
-    off = float(((mine.sketch - theirs.sketch) ** 2).sum() ** 0.5)
-    return off > SAME_ORDER * max(mine.norm, theirs.norm)
+def another_order(first: Run, second: Run, step: int, names: Mapping[str, str]) -> bool:
+    """Whether a step's samples, which are the same, have another order over batch, ranks or micro-batches."""
+    mine, other = first.whole(step), second.whole(step)
+    for name in first.digests(step):
+        one, two = (
+            whole.get((layout.INPUT, own, "")) for whole, own in ((mine, name), (other, renamed(name, names)))
+        )
+        if one and two and one.shape == two.shape:
+            off = float(((one.sketch - two.sketch) ** 2).sum() ** 0.5)
+            if off > SAME_ORDER * max(one.norm, two.norm):
+                return True
+    return False

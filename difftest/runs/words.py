@@ -46,8 +46,8 @@ def evidence(comparison: Comparison) -> str:
         farthest = f"; those that agree differ by at most {comparison.greatest:.2g} x the rounding noise"
         return compared + (farthest if comparison.compared else "") + ". The noise was measured."
     return (
-        f"{compared}. The rounding noise was not measured: there is only a bound, which small faults stay "
-        "below. Repeat a run with difftest.record(..., perturb=1) and give it with --noise."
+        f"{compared}. The rounding noise was not measured, only bounded: smaller faults stay hidden. "
+        "To measure it, repeat a run with difftest.record(..., perturb=1) and name its folder with --noise."
     )
 
 
@@ -107,13 +107,27 @@ def lines(comparison: Comparison) -> Iterator[str]:
 
 def table(comparison: Comparison) -> Iterator[str]:
     """What differs between the runs besides their numbers, in three columns."""
-    yield from columns(comparison.names, comparison.settings)
+    yield from columns(comparison.names, grouped(comparison.settings))
+
+
+def grouped(settings: Sequence[Setting]) -> list[Setting]:
+    """The settings; modules of one class that differ alike are one: `norm and 2 more (LayerNorm)`."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in settings:
+        path, of_module, kind = one.name.rpartition(" (")
+        alike.setdefault((kind if of_module else one.name, one.first, one.second), []).append(path)
+    rows = []
+    for (kind, first, second), (path, *more) in alike.items():
+        others = f" and {len(more)} more" if more else ""
+        rows.append(Setting(name=f"{path}{others} ({kind}" if path else kind, first=first, second=second))
+    return rows
 
 
 def columns(names: tuple[str, str], settings: Sequence[Setting]) -> Iterator[str]:
     """Settings in three columns, below the names of both."""
-    rows = [("", *names), *((one.name, one.first, one.second) for one in settings)]
-    cut = [tuple(_cut(text) for text in row) for row in rows]
+    rows = [names, *((one.name, one.first, one.second) for one in settings)]
+    (first, second), *below = (tuple(_cut(text) for text in row) for row in rows)
+    cut = [("", first, second), *below]
     widths = [max(len(row[column]) for row in cut) for column in range(3)]
     for row in cut:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

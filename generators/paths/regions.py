@@ -16,6 +16,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.wrapping import LossForm, Regions
+from generators import features as training_features
 from generators import layouts as places
 from generators import models as shapes
 from generators.chances import always, equally, mixed, sometimes, weighted
@@ -129,4 +130,13 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         weighted=classes and draw(sometimes(one_in=4)),
     )
     start = msgspec.structs.replace(case.start, accumulation="loop")  # a scan traces a layer apart
-    return msgspec.structs.replace(case, regions=regions, start=start)
+    case = msgspec.structs.replace(case, regions=regions, start=start)
+    return draw(_mixed(case=case)) if not apart and "dp_shard" in case.layout.mesh.names else case
+
+
+@st.composite
+def _mixed(draw: st.DrawFn, *, case: Case) -> Case:
+    """Often with FSDP's mixed precision, as trainers have it beside tensor parallelism."""
+    if not training_features.fits("mixed_precision", case) or not draw(weighted((2, True), (1, False))):
+        return case
+    return msgspec.structs.replace(case, features=(training_features.drawn(draw, "mixed_precision", case),))

@@ -9,6 +9,7 @@ before the details: a script or a graph for which there is no room stands in a p
 
 import json
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -27,8 +28,9 @@ from difftest.judge.measured import Measurement
 from difftest.records.evidence import GUILTY_PASS, NO_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
+from difftest.records.script_ending import Ending
 from reports.draft import environment, private, readable, words
-from reports.draft.markup import code, cut, fenced, plain
+from reports.draft.markup import code, cut, fenced, plain, prose
 from reports.draft.releases import Releases
 from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
@@ -42,6 +44,9 @@ MOST_FIRST, MOST_LINES = 45, 150
 
 MOST_GRAPH_LINES = 60
 """A longer graph is attached alone."""
+
+MOST_IN_SENTENCE = 160
+"""The most characters of a line of output that stands in a sentence."""
 
 DETAILS = "<details>"
 _BLANK = re.compile(r"\n{3,}")
@@ -98,8 +103,35 @@ class Draft:
         shown = msgspec.structs.replace(self.finding, divergence=self.shown)
         own = self.listed_title if self.listed else ""
         line = private.shared(own or titles.upstream_title(shown, self._called, self.reason))
-        plainly = " ".join(re.sub("[@#<>`]", " ", line).split())
+        plainly = " ".join(re.sub("[@#<>]" if own else "[@#<>`]", " ", line).split())
         return plainly if len(plainly) <= MOST_TITLE else plainly[:MOST_TITLE].rpartition(" ")[0]
+
+    @property
+    def compiler_title(self) -> str:
+        """The title for maintainers of the compiler: the check that failed, where one did."""
+        check, place = self.check
+        return f"XLA aborts in {place}: {check}" if self.graph and check else self.title
+
+    @property
+    def seen(self) -> str:
+        """The days of the first and the last run that showed it."""
+        first, last = (text.partition("T")[0] for text in (self.finding.first_seen, self.finding.last_seen))
+        return f"First seen on {first}" + (f", last on {last}." if last != first else ".")
+
+    @property
+    def printed_line(self) -> str:
+        """What the script printed, where that is one line which stands well in a sentence."""
+        line = self.printed.rstrip("\n")
+        fits = line == " ".join(line.split()) and "`" not in line and len(line) <= MOST_IN_SENTENCE
+        return line if fits else ""
+
+    @property
+    def ends(self) -> str:
+        """What the script does, as a verb before its output: it prints that, or dies of a signal."""
+        ending = Ending.of(self.reproducer)
+        died = ending and ending.kind in signal.Signals.__members__
+        verb = " and prints" if self.printed else "."
+        return f"dies of {ending.kind}{verb}" if ending and died else "prints"
 
     @property
     def _called(self) -> Mapping[str, str]:
@@ -162,8 +194,9 @@ class Draft:
     @property
     def behaviour(self) -> str:
         """What is expected, below a heading that says so."""
-        wanted, _ = words.expectation(self._of_case, self.output)
-        return f"{wanted[:1].upper()}{wanted[1:]}."
+        wanted, actual = words.valued(*words.expectation(self._of_case, self.output))
+        instead = f" instead of {actual}" if actual else ""
+        return f"{wanted[:1].upper()}{wanted[1:]}{instead}."
 
     @property
     def detail(self) -> str:
@@ -172,8 +205,9 @@ class Draft:
 
     @property
     def log(self) -> str:
-        """The ends of the run's log, without the frames of difftest's own files."""
-        return cut(words.without_own_frames(self.shown.log))
+        """The ends of the run's log, without the frames of our own files; empty where `detail` has it."""
+        log = words.without_own_frames(self.shown.log)
+        return "" if log.strip() in words.without_own_frames(self.shown.detail) else cut(log)
 
     @property
     def graph_fits(self) -> bool:
@@ -216,7 +250,7 @@ class Draft:
         subject, _, whose = name.partition(" (")
         own = not whose or whose.endswith("run)")
         shown = self.finding.divergence
-        others = {name for name in words.FRAMEWORKS if name not in shown.backend}
+        others = {*words.FRAMEWORKS.values()} - {"torch", words.framework(shown)}
         packages = ("torch",) if shown.side == "torch" else {*installed.COMPUTING} - others
         return value != "not installed" and own and subject in (*packages, *OF_RUN)
 
@@ -331,12 +365,12 @@ class Drafted(Protocol):
 def render(draft: Drafted, tracker: str) -> str:
     """The draft in the form of `tracker`, one of `trackers()`.
 
-    Where the lines would be too many, the script or the graph unfolds (`folded` is 1), or both (2); else no
-    log is quoted, and the script that made a graph is attached (3).
+    Where the lines would be too many, no log is quoted (not `logged`). Else the script or the graph unfolds
+    (`folded` is 1), or both (2), or the script that made a graph is attached (3).
     """
     template = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}")
-    for folded in range(4):
-        whole = template.render(it=draft, folded=folded, tracker=tracker)
+    for folded, logged in ((0, True), (0, False), (1, True), (1, False), (2, False), (3, False)):
+        whole = template.render(it=draft, folded=folded, logged=logged, tracker=tracker)
         text = printable(_BLANK.sub("\n\n", whole).strip()) + "\n"
         if first_lines(text) <= MOST_FIRST and text.count("\n") <= MOST_LINES:
             break
@@ -357,5 +391,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"code": code, "fenced": fenced, "plain": plain}
+    environment.filters |= {"code": code, "fenced": fenced, "plain": plain, "prose": prose}
     return environment

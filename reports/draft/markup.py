@@ -50,3 +50,17 @@ def plain(text: object) -> str:
     line = " ".join(private.shared(str(text)).split())
     escaped = re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line)
     return re.sub(r"[@#](?=\w)", lambda match: match[0] + "\u200b", escaped)
+
+
+def prose(text: object) -> str:
+    """As `plain`, but what stands between two backticks is code."""
+    parts = " ".join(str(text).split()).split("`")
+    if len(parts) % 2 == 0 or not all(part.strip() for part in parts[1::2]):
+        return plain(text)
+    return "".join(code(part) if number % 2 else _around(part) for number, part in enumerate(parts))
+
+
+def _around(text: str) -> str:
+    """`text` beside code, with the spaces that separate it."""
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return f"{before}{plain(text)}{after}" if text.strip() else text

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from difftest.findings.faults import NEWEST, age, fixed_in, tried_on
+from difftest.findings.faults import NEWEST, fixed_in, release_order, tried_on
 from difftest.records.finding import Finding, State
 
 SHOWN: Mapping[State, str] = {"alive": "reproduces", "fixed": "does not reproduce", "unclear": "unclear"}
@@ -32,7 +32,7 @@ class Releases:
         """The releases in one line: `2.9.0: reproduces, 2.15.0: not tried`."""
         states = {release: SHOWN[state] for release, state in self.tried.items()}
         states |= {self.untried: "not tried"} if self.untried else {}
-        return ", ".join(f"{release}: {states[release]}" for release in sorted(states, key=age))
+        return ", ".join(f"{release}: {states[release]}" for release in sorted(states, key=release_order))
 
 
 def releases_of(finding: Finding) -> Releases:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from difftest.cases.case import Case
 from difftest.findings.titles import PASSES
+from difftest.ground.plugins import plain
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import Facts, KindsFacts, PropertyFacts, RemarkFacts
 from difftest.judge.fingerprint import FAILURES
@@ -14,42 +15,54 @@ from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft.readable import stated
 
-FRAMEWORKS = ("torchax", "torch_tpu")
-"""The frameworks whose backends have their name: no others use them."""
+FRAMEWORKS = {"torchax": "torchax", "tpu": "torch_tpu", "xla": "torch_xla", "torch": "torch"}
+"""The framework of a backend, by the first word of its name."""
 
 AGREES = "agrees"
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+.*\n(?:    +.*\n)*', re.MULTILINE)
 _OWN = re.compile(r"(?:^|/)(?:difftest|generators|workers|reports)/")
+_DIGITS = re.compile(r"-?\d+\.\d{9,}(?:e[-+]\d+)?")
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
+_VALUE = re.compile(r"(?=.*[\[{<_*])[-\d\[({'\"t]")
+"""What Python prints of a value, where Markdown would act on it."""
+
 _CHECK = re.compile(r"(?P<place>[\w-]+\.(?:cc|h|cpp):\d+)\] (?P<check>Check failed: [^\n]*)")
 
 
 def happens(finding: Finding, run: ReducedRun | None, ranks: str, what: str, backend: str) -> str:
     """What happens, with the versions: `what` is the finding's title.
 
-    `backend` is what users call its backend, which the sentence names once. `run` is one of the case that the
-    script is made of, which ran on `ranks`. Without it the sentence has no number, since those of the
-    finding's first case are not the script's.
+    `backend` is what users call its backend: it, or one word such as `DTensor`, begins a title before a
+    colon, which the sentence has not. `run` is one of the case that the script is made of, which ran on
+    `ranks`. Without it the sentence has no number, since those of the finding's first case are not the
+    script's.
     """
-    used = " and ".join(f"{name} {version}" for name, version in _used(finding))
+    versions = [f"{name} {version}" for name, version in _used(finding)]
+    used = " and ".join(versions) or "the versions below"
     subject, colon, rest = what.partition(": ")
-    where = f"on {ranks} with" if run else "with"
-    if subject == backend and colon:
-        where, what = f"{subject} {where}", rest
+    ran = f" on {ranks}" if run else ""
+    if colon and (subject == backend or " " not in subject):
+        what = f"{subject}{ran} with {used}: {rest}"
+    elif run:
+        what = f"On {ranks} with {used}: {what}"
     else:
-        where = where.capitalize()
+        what = f"{what[:1].upper()}{what[1:]} ({used})"
     measured, ratio = (run.measurement, run.divergence.ratio) if run else (None, None)
-    far = "" if measured is None else f", off by up to {measured.greatest:.3g}"
+    by = "by up to" if "off by" in rest else "off by up to"
+    far = "" if measured is None else f", {by} {measured.greatest:.3g}"
     noise = "" if ratio is None or ratio >= FLOORS_MOST else f", {ratio:.3g} x the rounding noise"
-    return f"{where} {used or 'the versions below'}: {what}{far}{noise}."
+    return f"{what}{far}{noise}."
+
+
+def framework(shown: Divergence) -> str:
+    """The package of a finding's backend, which its maintainers publish."""
+    return FRAMEWORKS.get(plain(shown.backend).partition("_")[0], shown.side)
 
 
 def _used(finding: Finding) -> Iterator[tuple[str, str]]:
     """The packages that the finding's backend computes with, and their versions in its run."""
-    shown = finding.divergence
-    own = [name for name in FRAMEWORKS if name in shown.backend]
-    names = ("torch",) if shown.side == "torch" else ("torch", *(own or ["torch_xla"]))
-    for name in names:
+    for name in dict.fromkeys(("torch", framework(finding.divergence))):
         if version := finding.environment.get(name, "").strip():
             yield name, version
 
@@ -73,10 +86,10 @@ def expectation(shown: Divergence, output: str) -> tuple[str, str]:
 
     The second is empty where other words say it, as a title does with an exception.
     """
-    if shown.symptom in FAILURES:
-        return "no error", ""
     printed = stated(output)
-    return printed if printed[0] else _measured(shown.facts)
+    if printed[0]:
+        return printed
+    return ("no error", "") if shown.symptom in FAILURES else _measured(shown.facts)
 
 
 def _measured(facts: Facts | None) -> tuple[str, str]:
@@ -88,9 +101,17 @@ def _measured(facts: Facts | None) -> tuple[str, str]:
     return EAGER, ""
 
 
+def valued(*texts: str) -> tuple[str, ...]:
+    """The texts with no more digits of a number than tell them apart, as code where Markdown would act."""
+    short = [_DIGITS.sub(lambda number: f"{float(number[0]):.7g}", text) for text in texts]
+    numbers, fewer = ({tuple(_NUMBER.findall(text)) for text in each} for each in (texts, short))
+    shown = short if len(numbers) == len(fewer) else texts
+    return tuple(f"`{text}`" if _VALUE.match(text) and "`" not in text else text for text in shown)
+
+
 def expected(finding: Finding, shown: Divergence, output: str) -> str:
     """What is expected and what came, with the finding's numbers, and which runs of the case are right."""
-    wanted, actual = expectation(shown, output)
+    wanted, actual = valued(*expectation(shown, output))
     remark = shown.facts.remark if isinstance(shown.facts, RemarkFacts) and not actual else ""
     got = f", got {actual}" if actual else f". {shown.tensor}: {remark}" if remark else ""
     return f"Expected {wanted}{got}." + correct(finding, shown)

@@ -52,8 +52,8 @@ COMMANDS = {
     "file": "run every step below up to the issue draft",
     "replay": "run its case again in fresh processes",
     "minimize": "find its smallest case",
-    "reproducer": "write and run a script that needs torch alone",
-    "draft": "fill in the tracker's issue form",
+    "reproducer": "write a script without difftest, and run it",
+    "draft": "write the issue in the tracker's form",
 }
 TAGGED = frozenset({Standing.FIXED, Standing.UNSTABLE, Standing.LEFT_OPEN})
 """The standings that a line of the page says itself, as its group does not."""

@@ -33,6 +33,7 @@ def render(comparison: Comparison) -> bytes:
     """The page of a comparison."""
     page = template("runs.html").render(
         comparison=comparison,
+        settings=words.grouped(comparison.settings),
         verdict=words.verdict(comparison),
         place=words.place(comparison.first, measured=comparison.measured) if comparison.first else "",
         follows=words.follows(comparison),

@@ -18,6 +18,7 @@ from msgspec import UNSET
 from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.cases.layers.own import Own
+from difftest.cases.routed import routed
 from difftest.cases.script_values import python
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
@@ -158,7 +159,8 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := _of_own(case.model.own, backend) if case.model.own else blocks.refusal(case):
         return reason
-    if reason := features.refusal(case) or _without_regions(case, backend) or _without_stages(case, backend):
+    lacks = (_without_regions, _without_stages, _without_experts)
+    if reason := features.refusal(case) or next(filter(None, (one(case, backend) for one in lacks)), None):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -195,6 +197,19 @@ def _without_stages(case: Case, backend: str) -> str | None:
     if len(case.layout.mesh.axes) > MOST_AXES_OF_STAGES or case.layout.mesh.names[-1] in {"dp_shard", "tp"}:
         return "the template of stages wraps them in DDP over one axis, or not at all"
     return "no template clips over stages" if case.training.clip_norm is not None else None
+
+
+def _without_experts(case: Case, backend: str) -> str | None:
+    """Why a template whose ranks exchange rows cannot write the case, or None."""
+    if not _declares(backend, "exchanges"):
+        return None
+    if case.world_size == 1 or not routed(case.model):
+        return "ranks without experts exchange no rows"
+    return (
+        "no template clips over experts and what is beside them"
+        if case.training.clip_norm is not None
+        else None
+    )
 
 
 @cache

@@ -12,6 +12,7 @@ from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.redistribute import SPELLED, Redistribute
+from difftest.cases.layers.routed_experts import RoutedExperts
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
 from difftest.cases.script_values import python
@@ -148,6 +149,11 @@ class Script:
         """Whether any attention is `causal`, has `segments` or `groups`."""
         layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Attention)]
         return any(one.heads > one.kv_heads if flag == "groups" else getattr(one, flag) for one in layers)
+
+    def experts(self, part: str) -> bool:
+        """Whether any experts have a `capacity`, a `shared` expert or a `router`."""
+        layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, RoutedExperts)]
+        return any(bool(getattr(one, part)) for one in layers)
 
     @property
     def extras(self) -> bool:

@@ -13,6 +13,7 @@ from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
 from difftest.cases.layer import Layer
 from difftest.cases.layout import Placements, Shard
+from difftest.cases.routed import routed
 from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
 
@@ -225,6 +226,41 @@ def marked_regions(case: Case) -> Iterator[tuple[str, str]]:
         yield "list(model)[:-1]", python((first, "tp", None))
     if case.cut_by.loss != "whole":
         yield "[model]", python((first, *[None] * (dims - 2), "tp"))
+
+
+def placed_experts(case: Case) -> Mapping[str, str]:
+    """The experts' parameters by name, with their placements over `axes_of_experts`, as a list."""
+    own = axes_of_experts(case)
+    return {
+        name: placements(
+            tuple(
+                at
+                for axis, at in zip(case.layout.mesh.names, case.layout.parameters[name], strict=True)
+                if axis in own
+            )
+        )
+        for name in routed(case.model)
+    }
+
+
+def axes_of_experts(case: Case) -> tuple[str, ...]:
+    """The axes over which experts are DTensors before any wrapper shards them."""
+    return tuple(axis for axis in case.layout.mesh.names if axis != "dp_shard")
+
+
+def sharded_experts(case: Case) -> Mapping[str, tuple[int, int]]:
+    """The modules of experts by path, and the dims along which `dp_shard` cuts both their parameters."""
+    at = case.layout.mesh.names.index("dp_shard")
+    dims = {name: getattr(case.layout.parameters[name][at], "dim", 0) for name in routed(case.model)}
+    paths = dict.fromkeys(name.rpartition(".")[0] for name in dims)
+    return {path: (dims[f"{path}.rising"], dims[f"{path}.falling"]) for path in paths}
+
+
+def shards_around_experts(case: Case) -> bool:
+    """Whether what is not an expert is sharded over `ep`."""
+    own, axis = routed(case.model), case.layout.mesh.names.index("ep")
+    others = (at for name, at in case.layout.parameters.items() if name not in own)
+    return any(isinstance(at[axis], Shard) for at in others)
 
 
 def docstring(text: str) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from difftest.findings.faults import age
+from difftest.findings.faults import release_order
 from difftest.findings.flips import Became, Flip, Tried
 from reports.page.template import template
 from reports.watch.words import release, shown, subject
@@ -50,7 +50,9 @@ def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str,
 
 def _releases(tried: Sequence[Tried]) -> list[Column]:
     states = Counter((one.package, one.release, one.state) for one in tried)
-    every = sorted({(one.package, one.release) for one in tried}, key=lambda pair: (pair[0], age(pair[1])))
+    every = sorted(
+        {(one.package, one.release) for one in tried}, key=lambda pair: (pair[0], release_order(pair[1]))
+    )
     return [
         Column(*pair, tried=sum(by_state), alive=by_state[0], fixed=by_state[1], unclear=by_state[2])
         for pair in every

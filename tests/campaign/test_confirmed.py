@@ -37,7 +37,7 @@ def verdict_and_samples(
     """The verdict on a run that is `error` times the noise off, and the samples that the oracle had then.
 
     `noise_in_doubt` is the noise that so many samples and more give, in units of the usual one; by default it
-    turns out to be as large as the error. The made-up loss has another dtype than a case in float64.
+    turns out to be as large as the error. The made-up loss of a case in float16 is of a wrong dtype.
     """
     samples = list[int]()
     levels = noise_in_doubt or {0: error}
@@ -108,8 +108,8 @@ def test_a_known_fault_near_the_noise_must_persist_too(tmp_path: Path) -> None:
 
 
 def test_a_known_fault_that_is_no_matter_of_noise_is_not_confirmed_again(tmp_path: Path) -> None:
-    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "", "float64") == ("diverge", [STEPS[-1]])
-    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "an entry of the ledger", "float64") == (
+    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "", "float16") == ("diverge", [STEPS[-1]])
+    assert verdict_and_samples(tmp_path, 2 * THRESHOLD, "an entry of the ledger", "float16") == (
         "diverge",
         [],
     )

@@ -84,6 +84,7 @@ def test_an_attribute_that_is_not_there_is_missed() -> None:
         difftest.walk  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.long  # imports torch
 def test_help_shows_what_the_api_gives_and_no_machinery() -> None:
     text = pydoc.plain(pydoc.render_doc(difftest))
     assert "__getattr__" not in text

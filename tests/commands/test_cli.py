@@ -346,6 +346,17 @@ def test_help_list_and_doctor_need_no_framework(arguments: tuple[str, ...]) -> N
 
 
 @pytest.mark.long
+def test_help_does_not_load_what_evaluates_the_modules_of_xla() -> None:
+    program = (
+        "import sys\nsys.modules['difftest.passes'] = None\n"
+        "sys.argv = ['difftest', '--help']\nfrom difftest.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  passes " in done.stdout
+
+
+@pytest.mark.long
 def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
     program = BLOCKED.format(heavy={"torch", "torch_xla", "ray", "jax"}) + (
         "import difftest.campaign.run, difftest.jobs.proof.support_table, workers.backends\n"

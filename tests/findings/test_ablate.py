@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from installed_packages import needs
 from machines import WRONG, Machine, a_campaign, backend, examined, sharded, the_finding
 from samples import DEEP, a_case, a_failure, candidate, oracle, tensor_parallel_case
 
@@ -246,7 +247,7 @@ def test_findings_without_the_field_ablations_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch")
+    needs("torch", reason="needs torch")
     from difftest.jobs.filing.reproduction import observe  # noqa: PLC0415
     from workers.isolate import sandbox  # noqa: PLC0415
 

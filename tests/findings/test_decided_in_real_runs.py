@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 from samples import a_case
 
 from difftest.cases.case import Training
@@ -10,7 +11,7 @@ from difftest.cases.options import Spelling
 from difftest.findings.ledger import Ledger, read_ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
-pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 
 from decided import assert_known_by_its_option  # noqa: E402
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 from msgspec.structs import replace
 from samples import a_case
 from sharded_cases import S0, R, a_sharded_case
@@ -21,7 +22,7 @@ from difftest.findings.faults import known
 from difftest.findings.ledger import Ledger, entries
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from decided import assert_known_by_its_option  # noqa: E402
 

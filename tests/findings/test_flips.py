@@ -2,7 +2,7 @@
 
 import pytest
 
-from difftest.findings.faults import read_faults
+from difftest.findings.faults import read_faults, release_order
 from difftest.findings.flips import Became, Kind, Tried, flips, listed
 from difftest.records.finding import State
 
@@ -55,3 +55,10 @@ def test_the_list_knows_the_flips_of_jaxlib_with_both_partitioners() -> None:
         ("0.12.0.1", "diagonal_written_by_index_on_xla", "Shardy"),
         ("0.12.0.1", "log1p_of_float64_on_xla", ""),
     } <= names
+
+
+def test_a_nightly_build_and_a_candidate_come_before_their_release() -> None:
+    releases = ["2.16.0", "nonsense", "2.16.0rc1", "2.15.1", "2.16.0.dev20261101"]
+    ordered = ["nonsense", "2.15.1", "2.16.0.dev20261101", "2.16.0rc1", "2.16.0"]
+    assert sorted(releases, key=release_order) == ordered
+    assert release_order("2.16.0+cpu") == release_order("2.16.0")

@@ -1,6 +1,7 @@
 """Faults of DTensor that the ledger knows, in real runs of the smallest programs that show them."""
 
 import pytest
+from installed_packages import needs
 from sample_programs import a_call, a_program, an_operator
 
 from difftest.cases.case import Case
@@ -11,7 +12,7 @@ from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers.isolate import limits, sandbox  # noqa: E402
 from workers.isolate.answers import new_request  # noqa: E402

@@ -1,6 +1,7 @@
 """Models of known faults predict what real runs with these faults give."""
 
 import pytest
+from installed_packages import needs
 from real_runs import oracle_trace
 from samples import DEEP, a_case
 
@@ -17,7 +18,7 @@ from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers.isolate import sandbox  # noqa: E402
 

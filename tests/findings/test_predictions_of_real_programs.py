@@ -1,6 +1,7 @@
 """Models of known faults of operators predict what real programs with these faults give."""
 
 import pytest
+from installed_packages import needs
 from msgspec.structs import replace
 from real_runs import oracle_trace
 from sample_programs import a_call, a_program
@@ -15,7 +16,7 @@ from difftest.judge.comparator import compare
 from difftest.judge.divergence import Divergence
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers.isolate import sandbox  # noqa: E402
 

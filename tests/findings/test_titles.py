@@ -180,9 +180,9 @@ def test_what_a_reader_has_to_do_about_a_finding(finding: Finding, expected: Sta
     ("upstreams", "expected"),
     [
         ((), "No findings need you."),
-        (("",), "1 finding needs you."),
-        (("", "", ISSUE), "2 findings need you. 1 is known."),
-        ((ISSUE, SCRIPT), "No findings need you. 2 are known."),
+        (("",), "1 cause needs you."),
+        (("", "", ISSUE), "2 causes need you. 1 is known."),
+        ((ISSUE, SCRIPT), "No findings need you. 2 causes are known."),
     ],
 )
 def test_the_headline_says_what_to_do(upstreams: tuple[str, ...], expected: str) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 from tpu_made import PYTHON
 
 from difftest.findings.faults import NEWEST, KnownFault, read_faults
@@ -16,6 +17,7 @@ from difftest.ground import made_environments
 from difftest.jobs.watch.script_states import NEEDS_GPU, variables_of
 from difftest.jobs.watch.warm_python import WarmPython, warm_python
 from difftest.jobs.watch.warm_scripts import ALONE, WARM
+from difftest.records.script_ending import Ending
 
 RAISES = {
     script: raises
@@ -35,6 +37,8 @@ PINNED_TORCH = "2.9.0"
 
 IN_NEWEST_ALONE = {fault.script for fault in IN_NEWEST if fault.releases.get(PINNED_TORCH) != "alive"}
 """The scripts of faults that torch has in the newest release, and not in the one that is pinned."""
+
+pytestmark = pytest.mark.optimised
 
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
@@ -70,7 +74,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], W
 )
 def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython]) -> None:
     """If this fails, upstream may have fixed the fault: `python tools/releases.py --write` says so."""
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     text = script.read_text()
     if "import torch_tpu" in text or "from torch_tpu" in text:
         require_fault(script, *with_torch_tpu(script))
@@ -78,7 +82,7 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install -e '.[torchax]'")
     if "import jax" in text:
-        pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+        needs("jax", reason="needs jax: pip install 'difftest[flash]'")
     if any(word in text for word in ALONE):
         status, output = alone(script)
     else:
@@ -90,7 +94,9 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
 
 def require_fault(script: Path, status: int, output: str) -> None:
     """Fails unless the output and the exit status show the fault."""
-    if raises := RAISES[script]:
+    if ending := Ending.of(script.read_text()):
+        assert ending.matches(status, output), output
+    elif raises := RAISES[script]:
         assert status != 0, output
         assert any(text in output for text in raises), output
     else:

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees
 
 from difftest.cases.case import Case
@@ -77,7 +78,7 @@ def test_a_reduction_keeps_the_state() -> None:
     [("nn.Linear", "torch_dtensor"), ("nn.GroupNorm", "xla_spmd"), ("nn.LSTM", "xla_spmd")],
 )
 def test_a_module_in_training_agrees_where_its_tensors_are_cut(module: str, backend: str) -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = next(
         one
         for one in map(drawn, range(9 * len(modules())))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from installed_packages import needs
 from machines import Machine, a_campaign, always, examined, sharded, the_finding
 from sample_findings import FINDING, changed
 from samples import a_case
@@ -181,7 +182,7 @@ def test_the_script_of_a_case_distinguishes_the_fault_its_absence_and_other_faul
 @pytest.mark.xla
 def test_the_script_of_a_case_detects_a_real_fault() -> None:
     """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534) on XLA's side alone."""
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = case_at(0, 1)
     alive = changed(FINDING, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6")
     tried = [

@@ -28,6 +28,8 @@ expires = 2099-01-01
 SAID = re.compile(
     r"(?P<cases>[\d,]+) cases?(?: and (?P<programs>[\d,]+) programs?)?, (?P<runs>[\d,]+) runs? in "
 )
+NEED, KNOWN = r"(\d+) causes? needs? you", r"(\d+)(?: causes?)? (?:is|are) known"
+STANDINGS = re.compile(r"(\d+) (?:understood, not reported|reported|fixed)\b")
 
 
 @pytest.fixture
@@ -64,6 +66,14 @@ def hold(out: Path, terminal: str, printed: dict[str, Any]) -> None:
     assert (nobody in page) == (findings == of_upstream)
     assert not findings or (nobody in terminal) == (findings == of_upstream)
     assert summary["headline"] in page
+    lines = terminal.splitlines()
+    by_standing = next((line for line in lines if STANDINGS.search(line)), "")
+    rest = sum(int(number.replace(",", "")) for number in STANDINGS.findall(by_standing))
+    needing, known = (re.search(pattern, summary["headline"]) for pattern in (NEED, KNOWN))
+    need = int(needing[1]) if needing else 0
+    assert rest == (int(known[1]) if known else 0), "the lines below the headline sum to it"
+    said = re.search(r"with (\d+) causes?", terminal)
+    assert need + rest == (int(said[1]) if said else len(findings))
     words = (f"{len(new)} new" if new else "", f"{len(of_upstream)} known" if of_upstream else "")
     assert all(word in summary["verdict"] for word in words)
 

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import pytest
+from installed_packages import needs
 from msgspec.structs import replace
 
 from difftest.findings.faults import KnownFault, read_faults
@@ -110,7 +111,7 @@ def test_a_draft_for_xla_has_the_hlo_of_what_was_compiled() -> None:
 
 @pytest.mark.slow
 def test_the_hlo_is_what_a_script_on_jax_compiles_last_without_its_places() -> None:
-    pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+    needs("jax", reason="needs jax: pip install 'difftest[flash]'")
     text = "import jax\njax.jit(lambda x: x + 1)(1.0)\njax.jit(jax.numpy.tanh)(1.0)\nraise SystemExit(1)\n"
     hlo = compiled_hlo(text)
     assert hlo.startswith("HloModule jit_tanh")

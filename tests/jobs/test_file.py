@@ -18,7 +18,7 @@ from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.targets import FindingTarget
-from difftest.jobs.filing import chain, kept_script, quotations
+from difftest.jobs.filing import accusation, chain, kept_script, quotations
 from difftest.jobs.filing.accusation import Accusation, Program
 from difftest.jobs.filing.chain import Chain, HaltError, own_alone
 from difftest.jobs.filing.draft import Issue
@@ -201,6 +201,7 @@ def test_a_finding_of_an_earlier_version_names_the_script_as_it_is_called_now(de
 def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is_one(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, installed: bool
 ) -> None:
+    monkeypatch.delenv(made_environments.VARIABLE, raising=False)
     where = made_environments.home() / "jax"
     if installed:
         where.mkdir(parents=True)
@@ -256,7 +257,7 @@ def test_a_chain_for_the_compilers_tracker_names_the_pass_once(
         programs.append(program)
         return Accusation(verdict=verdict, smallest=verdict)
 
-    monkeypatch.setattr(chain, "accuse", accuse)
+    monkeypatch.setattr(accusation, "accuse", accuse)
     for _ in range(2):
         desk.advance(tracker="openxla")
     assert [program.scripts for program in programs] == [("import torch\n",)]

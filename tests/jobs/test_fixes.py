@@ -14,7 +14,7 @@ from difftest.ground.errors import UsageError
 from difftest.jobs.fixes import fault_cases, replacement
 from difftest.jobs.fixes.neighbours import neighbours
 from difftest.jobs.fixes.verdict import Fix, Outcome, Pair, Role, validated
-from difftest.jobs.installed import index
+from difftest.jobs.installed import environments, index, pythons
 from difftest.jobs.watch.case_states import CaseState
 
 FIXED = next(fault for fault in read_faults() if fault.releases.get("2.15.0") == "fixed" and fault.examples)
@@ -178,6 +178,23 @@ def test_a_patch_that_does_not_fit_leaves_no_environment(home: Path, tmp_path: P
     assert made_environments.names() == ("old",)
 
 
+def test_the_tests_of_a_patch_are_left_out(home: Path, tmp_path: Path) -> None:
+    patch, messages = tmp_path / "fix.patch", list[str]()
+    patch.write_text(PATCH + PATCH.replace("pack/code.py", "test/test_code.py"))
+    name = replacement.environment(str(patch), "old", messages.append)
+    packages = home / name / "lib/python3.11/site-packages"
+    assert "return 1" in (packages / "pack" / "code.py").read_text()
+    assert not (packages / "test").exists()
+    assert messages[0].endswith("without test/test_code.py, which no package has")
+
+
+def test_a_patch_of_tests_alone_is_refused(home: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "fix.patch"
+    patch.write_text(PATCH.replace("pack/code.py", "test/test_code.py"))
+    with pytest.raises(UsageError, match="changes no file of a package"):
+        replacement.environment(str(patch), "old", print)
+
+
 @pytest.mark.parametrize("name", ["pack/code.cpp", "../../outside.py", "/etc/hosts.py"])
 def test_a_patch_changes_python_files_of_packages_alone(home: Path, tmp_path: Path, name: str) -> None:
     patch = tmp_path / "fix.patch"
@@ -189,8 +206,11 @@ def test_a_patch_changes_python_files_of_packages_alone(home: Path, tmp_path: Pa
 def test_a_wheel_takes_the_place_of_its_package(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = list[tuple[str, ...]]()
-    monkeypatch.setattr(replacement, "make", lambda _, requirements: made.append(tuple(requirements)))
+    made, room = list[tuple[str, ...]](), list[Path]()
+    monkeypatch.setattr(
+        environments, "make", lambda _, requirements, *_more: made.append(tuple(requirements))
+    )
+    monkeypatch.setattr(environments, "require_space", lambda _, folder: room.append(folder))
     monkeypatch.setattr(replacement, "everything", lambda chosen: chosen.requirements)
     monkeypatch.setattr(index, "releases", lambda *_: ())
     wheel = tmp_path / "torch_xla-2.10.0+fixed-cp311-cp311-linux_x86_64.whl"
@@ -198,8 +218,34 @@ def test_a_wheel_takes_the_place_of_its_package(
     name = replacement.environment(str(wheel), "", lambda _: None)
     assert made[0][:2] == ("torch==2.10.0", str(wheel))
     assert re.fullmatch("torch_xla_2.10.0_[0-9a-f]{8}", name)
+    assert room == [home / name]
     with pytest.raises(UsageError, match="cannot be used"):
         replacement.environment(str(tmp_path / "torch.whl"), "", print)
+
+
+def test_a_wheel_that_needs_a_later_python_gets_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = list[Path]()
+    monkeypatch.setattr(
+        environments, "make", lambda _folder, _requirements, python, _address: used.append(python)
+    )
+    monkeypatch.setattr(environments, "require_space", lambda *_: None)
+    monkeypatch.setattr(replacement, "everything", lambda chosen: chosen.requirements)
+    monkeypatch.setattr(index, "running", lambda: "3.11")
+    monkeypatch.setattr(
+        index, "releases", lambda _package, python, _address: ("2.16.0",) * (python == "3.12")
+    )
+    monkeypatch.setattr(pythons, "installed", lambda least: tmp_path / f"python{least}")
+    wheel = tmp_path / "torch-2.16.0-cp312-cp312-linux_x86_64.whl"
+    wheel.write_bytes(b"a wheel")
+    name = replacement.environment(str(wheel), "", lambda _: None)
+    assert used == [tmp_path / "python3.12"]
+    monkeypatch.setattr(
+        made_environments, "requirements", lambda folder: (str(wheel),) * (folder.name == name)
+    )
+    replacement.environment(str(wheel), "", pytest.fail)
+    assert len(used) == 1, "it is made once"
 
 
 def test_a_fix_is_an_environment_this_python_or_something_that_is_named(home: Path) -> None:
@@ -209,3 +255,9 @@ def test_a_fix_is_an_environment_this_python_or_something_that_is_named(home: Pa
         UsageError, match=r"'other' is no environment here; allowed: an environment, a release"
     ):
         replacement.environment("other", "", print)
+
+
+def test_what_is_no_fault_and_no_finding_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"'nothing' is no known fault and no finding; known faults are "):
+        fault_cases.read("nothing")

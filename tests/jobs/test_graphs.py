@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 
 from difftest.jobs.filing.recompilation import INCONCLUSIVE, recompile
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("jaxlib", reason="needs jaxlib, which torch_xla brings")
+needs("jaxlib", reason="needs jaxlib, which torch_xla brings")
 
 SUM = """
 module @sums {

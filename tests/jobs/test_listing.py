@@ -13,7 +13,7 @@ from difftest.records.finding import Uncovered
 
 FINGERPRINT = a_finding().fingerprint
 ISSUE, SCRIPT = "https://github.com/pytorch/xla/issues/1", "difftest/findings/known/its_script.py"
-NEED, KNOWN = "1 finding needs you.", "No findings need you. 1 is known."
+NEED, KNOWN = "1 cause needs you.", "No findings need you. 1 cause is known."
 SHOWN = replace(a_finding(), hits=1, cases_by_campaign={"first": 1})
 
 

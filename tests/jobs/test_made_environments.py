@@ -121,11 +121,12 @@ def test_the_package_index_says_which_python_a_release_needs(monkeypatch: pytest
     monkeypatch.setattr(index, "releases", lambda _, python, *__: there.get(python, ()))
     assert index.python_of(["jaxlib==0.10.2"]) == ""
     assert index.python_of(["jax==0.12.0.1", "jaxlib==0.12.0.1"]) == "3.12"
+    assert index.python_of(["jaxlib==0.12.0.1+cpu"]) == "3.12"
     assert index.python_of(["jaxlib==99"]) == "", "the installer says that there is none"
 
 
 def test_releases_are_read_from_what_pip_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = "jaxlib (0.10.2)\nAvailable versions: 0.10.2, 0.9.2, 0.10.0\n  INSTALLED: 0.7.1\n"
+    printed = "jaxlib (0.10.2)\nAvailable versions: 0.10.2+cpu, 0.10.2, 0.9.2, 0.10.0\n  INSTALLED: 0.7.1\n"
 
     def pretend(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert command[-3:] == ["--pre", "--extra-index-url", "file:///nightly"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,19 +17,21 @@ from click.testing import CliRunner
 from machines import WRONG, backend
 from program_traces import RESULT
 from sample_programs import a_program, an_operator
-from samples import a_case, a_failure, candidate, oracle
+from samples import a_case, a_failure, candidate, oracle, wrong_at
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases import flags
 from difftest.cases.case import Case
+from difftest.cases.options import Replication
 from difftest.commands import selftest
-from difftest.findings.ledger import Ledger
+from difftest.findings.ledger import Entry, Ledger
 from difftest.ground.errors import InfrastructureError, StoppedError
-from difftest.jobs.proof.correct_runs import check_correct_run
+from difftest.jobs.proof.correct_runs import CorrectRun, check_correct_run
 from difftest.jobs.proof.null_campaign import CaseCheck, NullCampaign, check_all
 from difftest.jobs.proof.selftest_cases import DrawnCases
 from difftest.judge.outcome import Outcome
+from difftest.judge.stage import Stage
 from generators.cases import case_at
 from workers import sides
 
@@ -94,6 +97,36 @@ def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Req
     check = campaign(requests, wrong="dp").check((1, a_case()))
     assert [bool(row.false) for row in check.rows] == [True, False]
     assert requests[-1] == (ORACLE, MORE_SAMPLES)
+
+
+def test_a_fault_whose_entry_names_the_option_that_decides_is_no_false_finding(
+    requests: list[Request],
+) -> None:
+    case, slightly = (
+        a_case(replication=Replication(bucket_cap_mb=1.0)),
+        wrong_at(Stage.BACKWARD, "0.weight", 1e-5),
+    )
+    known = Entry(
+        fingerprint="*",
+        upstream="",
+        reason="",
+        expires=date(9999, 1, 1),
+        decided_by="replication.bucket_cap_mb=1.0",
+    )
+
+    def execute(run: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        requests.append((name, options))
+        if name == ORACLE:
+            return oracle(run)
+        return candidate(run, slightly if name == "dp" and run.replication.bucket_cap_mb else None)
+
+    def rows(*entries: Entry) -> tuple[CorrectRun, ...]:
+        own = NullCampaign(execute=execute, backends=backends(), ledger=Ledger(entries=entries))
+        return own.check((0, case)).rows
+
+    assert [bool(row.false) for row in rows()] == [True, False]
+    assert [bool(row.false) for row in rows(known)] == [False, False]
+    assert [bool(row.own) for row in rows(known)] == [True, False]
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -25,57 +26,57 @@ def test_trains_alike(difftest):
 """
 
 
-def shown_by_pytest(
-    folder: Path, *options: str, last: str = "nn.Linear(4, 2)", layouts: str = '["ddp"]'
-) -> str:
-    (folder / "test_model.py").write_text(PROJECT.format(last=last, layouts=layouts))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-rs",
-        "-p",
-        "no:cacheprovider",
-        "test_model.py",
-        *options,
-    ]
+ALIKE, BY_RANK, NOT_COMPARABLE, UNKNOWN = "alike", "by_rank", "not_comparable", "unknown"
+MODELS = {
+    ALIKE: {"last": "nn.Linear(4, 2)", "layouts": '["ddp", "fsdp", "dtensor"]'},
+    BY_RANK: {"last": "nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))", "layouts": '["ddp"]'},
+    NOT_COMPARABLE: {"last": "nn.Linear(4, 2)", "layouts": '["parallelize"]'},
+    UNKNOWN: {"last": "nn.Linear(4, 2)", "layouts": '["ddp", "pipeline"]'},
+}
+
+
+def shown_by_pytest(folder: Path, names: Iterable[str], *options: str) -> str:
+    """The exit status and the output for projects of `MODELS`, each a file of tests."""
+    for name in names:
+        (folder / f"test_{name}.py").write_text(PROJECT.format_map(MODELS[name]))
+    command = [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return f"{done.returncode}\n{done.stdout}"
 
 
 @pytest.mark.long
 def test_without_the_option_such_a_test_is_skipped_and_says_so(tmp_path: Path) -> None:
-    shown = shown_by_pytest(tmp_path)
+    shown = shown_by_pytest(tmp_path, [ALIKE])
     assert shown.startswith("0\n")
     assert "needs --difftest" in shown
 
 
-@pytest.mark.slow
-def test_a_model_that_trains_alike_passes_on_every_layout(tmp_path: Path) -> None:
-    shown = shown_by_pytest(tmp_path, "--difftest", layouts='["ddp", "fsdp", "dtensor"]')
-    assert shown.startswith("0\n"), shown
-    assert "1 passed" in shown
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What pytest prints for all models, which share the processes that import torch."""
+    return shown_by_pytest(tmp_path_factory.mktemp("project"), MODELS, "--difftest")
 
 
 @pytest.mark.slow
-def test_what_cannot_be_compared_on_a_layout_fails_and_says_why(
-    tmp_path: Path,
-) -> None:
-    shown = shown_by_pytest(tmp_path, "--difftest", layouts='["parallelize"]')
-    assert shown.startswith("1\n")
-    assert "parallelize: cannot be compared: no plan of parallelize_module" in shown
-    assert "Traceback" not in shown
+def test_a_model_that_trains_alike_passes_on_every_layout(compared: str) -> None:
+    assert f"test_{ALIKE}.py::test_trains_alike PASSED" in compared, compared
+    assert "2 failed, 2 passed" in compared
 
 
 @pytest.mark.slow
-def test_ddp_of_a_batch_normalization_is_compared_with_a_batch_on_every_rank(tmp_path: Path) -> None:
-    last = "nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))"
-    assert shown_by_pytest(tmp_path, "--difftest", last=last).startswith("0\n")
+def test_ddp_of_a_batch_normalization_is_compared_with_a_batch_on_every_rank(compared: str) -> None:
+    assert f"test_{BY_RANK}.py::test_trains_alike PASSED" in compared, compared
 
 
 @pytest.mark.slow
-def test_a_layout_that_there_is_none_of_is_wrong_usage(tmp_path: Path) -> None:
-    shown = shown_by_pytest(tmp_path, "--difftest", layouts='["ddp", "pipeline"]')
-    assert shown.startswith("1\n")
-    assert "unknown layout 'pipeline'; allowed: ddp, fsdp, dtensor" in shown
+def test_what_cannot_be_compared_on_a_layout_fails_and_says_why(compared: str) -> None:
+    assert compared.startswith("1\n")
+    assert f"test_{NOT_COMPARABLE}.py::test_trains_alike FAILED" in compared, compared
+    assert "parallelize: cannot be compared: no plan of parallelize_module" in compared
+    assert "Traceback" not in compared
+
+
+@pytest.mark.slow
+def test_a_layout_that_there_is_none_of_is_wrong_usage(compared: str) -> None:
+    assert f"test_{UNKNOWN}.py::test_trains_alike FAILED" in compared, compared
+    assert "unknown layout 'pipeline'; allowed: ddp, fsdp, dtensor" in compared

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from sample_findings import BEGAN, FINDING, changed
+from sample_programs import a_program, an_operator
 from samples import a_case, a_failure
 
 from difftest import cli
@@ -139,8 +140,8 @@ def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
         first = capsys.readouterr().err.splitlines()
         meter.count(Progress(result=CaseResult(index=0, case=a_case())))
         time.sleep(0.2)
-    assert re.fullmatch(r"0/4 cases, 0\.0 a minute, 0 new findings, (59|60) s left", first[0])
-    assert capsys.readouterr().err.splitlines()[-1].startswith("1/4 cases, ")
+    assert re.fullmatch(r"0 cases of 4, 0\.0 a minute, 0 new findings, (59|60) s left", first[0])
+    assert capsys.readouterr().err.splitlines()[-1].startswith("1 case of 4, ")
     time.sleep(0.1)
     assert not capsys.readouterr().err
 
@@ -168,6 +169,17 @@ def test_a_log_counts_the_runs_of_cases_that_have_ended_as_the_summary_does(
         time.sleep(0.1)
     line = capsys.readouterr().err.splitlines()[-1]
     assert ", 2 runs, 0 new findings, the last cases are recorded" in line, "one could not run it"
+
+
+def test_a_log_counts_programs_apart_as_the_summary_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    with progress.Meter(80, ENDLESS, ENDLESS, Ledger()) as meter:
+        for case in (a_case(), a_program(an_operator("mean")), a_program(an_operator("mean"))):
+            meter.count(Progress(result=CaseResult(index=0, case=case)))
+        time.sleep(0.1)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("1 case and 2 programs of 80, ")
 
 
 def a_backend_run(name: str) -> BackendRun:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from installed_packages import needs
 from machines import Machine
 from samples import a_case
 
@@ -94,7 +95,7 @@ def test_more_ranks_than_this_machine_allows_are_refused(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_record_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[cuda]'")
+    needs("torch", reason="needs torch: pip install 'difftest[cuda]'")
     for name in ABSENT:
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError({name!r})\n")
     words = [

@@ -74,6 +74,13 @@ def test_a_part_of_no_finding_or_of_several_is_refused(runs: Path) -> None:
     assert command("show", "00000000").status == 2
 
 
+@pytest.mark.parametrize("word", [DIGEST[:7], "zzzzzzzz"])
+def test_a_word_that_is_no_id_is_refused_with_what_is_allowed(word: str) -> None:
+    done = command("show", word)
+    assert done.status == 2
+    assert f"no finding or file '{word}'; give the last eight characters" in done.output
+
+
 def test_triage_takes_the_end_of_a_fingerprint_too(runs: Path) -> None:
     a_corpus(runs / "first", findings=(replace(a_finding(), new_in=("first", 0)),))
     done = command("triage", "runs/first", DIGEST, "--acknowledge")
@@ -154,7 +161,7 @@ def test_a_campaign_ends_with_what_needs_somebody_and_counts_the_rest(
     printed_summary.print_ending(of_a_campaign()[0], ["report.html"], of_a_campaign()[1], Conclusion())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 cases, 8 runs in 0 s: 4 findings with 3 causes, 1 recorded before"
-    assert lines[1] == "2 findings need you. 1 is known."
+    assert lines[1] == "2 causes need you. 1 is known."
     assert [line.split()[:2] for line in lines[2:4]] == [["exception", "00000000"], ["mismatch", "00000002"]]
     assert lines[2].endswith("end  3 cases"), "a log has whole lines"
     assert lines[3].endswith("3 cases, seen before")

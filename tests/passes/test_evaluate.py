@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from difftest.passes.evaluate import UnsupportedError, evaluate
+from difftest.passes.arrays import UnsupportedError
+from difftest.passes.evaluate import evaluate
 from difftest.passes.guilty import Call, drawn, judge
 from difftest.passes.hlo import UnreadableError, parse, without_origins, written
 from difftest.passes.shardings import sharding_of
@@ -176,6 +177,35 @@ def test_origins_are_left_out_of_a_text() -> None:
         f'{added}, metadata={{op_name="a{{b}}" source_file="/home/me/x.py"}}, frontend_attributes={{a="b"}}'
     )
     assert without_origins(line) == added
+    tables = """
+FileNames
+1 "/home/me/x.py"
+
+FunctionNames
+1 "<module>"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=1 end_line=1 column=0 end_column=9}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+"""
+    text = module("f32[]", f"%x = f32[] parameter(0)\n{line}")
+    header, newline, rest = text.partition("\n")
+    with_tables = f"{header}\n{tables}{newline}{rest}"
+    assert (
+        without_origins(with_tables).split() == module("f32[]", f"%x = f32[] parameter(0)\n{added}").split()
+    )
+
+
+def test_shard_map_and_other_custom_calls_are_refused_by_name() -> None:
+    call = "%x = f32[2]{0} parameter(0)\n%r = f32[2]{0} custom-call(%x), custom_call_target="
+    for target in ("SPMDFullToShardShape", "SPMDShardToFullShape"):
+        with pytest.raises(UnsupportedError, match=f"custom-call of {target}, as shard_map writes it"):
+            result(module("f32[2]", f'{call}"{target}"'), np.zeros(2, "f"))
+    with pytest.raises(UnsupportedError, match="custom-call of other is not evaluated"):
+        result(module("f32[2]", f'{call}"other"'), np.zeros(2, "f"))
 
 
 # ------------------------------------------------------------------ the pass

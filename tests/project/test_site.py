@@ -38,6 +38,11 @@ def test_links_of_the_repository_become_links_of_the_site(text: str, above: str,
     assert hook().from_top(text, above) == linked
 
 
+def test_every_page_is_in_a_group_of_the_site() -> None:
+    named = set(re.findall(r"^ +- ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= named
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="needs MkDocs: pip install 'difftest[docs]'")

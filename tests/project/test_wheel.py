@@ -10,6 +10,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 from pages import ROOT
 from sample_findings import a_corpus, a_finding
 
@@ -79,7 +80,7 @@ def test_the_wheel_writes_every_report(environment: Path, tmp_path: Path) -> Non
 
 
 def test_the_wheel_drafts_a_known_fault_with_its_script(environment: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    needs("torch", reason="needs torch: pip install 'difftest[xla]'")
     known = KNOWN / "unravel_index_on_dtensor.py"
     finding = a_finding(
         backend="torch_dtensor", side="torch", upstream=f"{SCRIPTS}{known.name}", stable=(2, 2)

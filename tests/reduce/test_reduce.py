@@ -11,7 +11,7 @@ import pytest
 from generated_cases import ALONE
 from hypothesis import HealthCheck, given, settings
 from sample_programs import a_program, an_operator
-from samples import a_case, tensor_parallel_case
+from samples import a_case, experts_case, tensor_parallel_case
 
 from difftest.cases.case import Case, Data, Training, uneven_cuts
 from difftest.cases.layer import Layer
@@ -32,11 +32,11 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
 from difftest.cases.pipelining import Pipeline
-from difftest.cases.wrapping import Regions, Sharding
+from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
 from difftest.reduce.journal import Journal
-from difftest.reduce.measure import measure
+from difftest.reduce.measure import is_less, measure
 from difftest.reduce.placed import edited, put_together, taken_apart
 from difftest.reduce.search import BUDGET, Reduced, reduce
 from difftest.reduce.simplifications import simplifications
@@ -112,6 +112,14 @@ PIPED = msgspec.structs.replace(
     ),
 )
 RICH = (
+    experts_case(
+        dispatch=Dispatch(exchange="nn", product="batched"),
+        hidden=8,
+        top=2,
+        capacity=3,
+        shared=4,
+        lean=0.5,
+    ),
     a_decoder(),
     a_decoder(dtype="bfloat16"),
     a_case(
@@ -547,8 +555,16 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "features",
             "sharding",
             "regions",
+            "dispatch",
             "pipeline",
             "seed",
             "schema",
         )
     }
+
+
+def test_a_case_is_less_where_its_measure_is() -> None:
+    measures = [(case, measure(case)) for case in RICH]
+    less = [[is_less(case, most) for _, most in measures] for case, _ in measures]
+    assert less == [[own < most for _, most in measures] for _, own in measures]
+    assert any(map(any, less))

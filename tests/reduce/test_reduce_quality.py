@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 
 from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import ORACLE, Campaign
@@ -144,7 +145,7 @@ def report_of(one: Planted) -> str:
 def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     from workers.backends import candidates  # noqa: PLC0415
     from workers.cluster import dispatch, start  # noqa: PLC0415
 

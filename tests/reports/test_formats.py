@@ -70,7 +70,7 @@ def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> 
     assert page.tags.count("script") == 1, "its own"
     assert HOSTILE_TEXT in page.text
     fingerprint = a_finding().fingerprint
-    parts = ("1 finding needs you.", fingerprint, "Diverging cases by backend", "Agreement by path")
+    parts = ("1 cause needs you.", fingerprint, "Diverging cases by backend", "Agreement by path")
     places = [page.text.index(part) for part in parts]
     assert places == sorted(places)
     files = [link for link in page.links if not link.startswith("#")]
@@ -196,7 +196,7 @@ def test_markdown_says_what_to_do_in_the_words_of_the_page(tmp_path: Path) -> No
     a_corpus(tmp_path, *several_observations(), findings=(known, unknown))
     whole, called = Conclusion(), {"xla_spmd": "XLA SPMD"}
     content = write(tmp_path, ["markdown"], conclusion=whole, called=called)[0].read_text()
-    assert "**1 finding needs you. 1 is known.**" in content
+    assert "**1 cause needs you. 1 is known.**" in content
     rows = content.partition("## Findings\n")[2].partition("\n## ")[0].strip().splitlines()[2:]
     assert ["| unknown |" in row for row in rows] == [True, False], "what needs somebody comes first"
     assert all(row.startswith("| XLA SPMD") for row in rows)

@@ -26,6 +26,8 @@ CUT = """[...document.querySelectorAll(
     'h1, h2, h3, p, li, summary, dd, figure, .map td, .map th, .compared td, .history td, .two-by-two td')]
     .filter(x => x.checkVisibility() && getComputedStyle(x).writingMode === 'horizontal-tb')
     .filter(x => x.getBoundingClientRect().right > innerWidth + 1).map(x => x.textContent)"""
+CUT_UPRIGHT = """[...document.querySelectorAll('.map thead span')]
+    .filter(x => x.scrollHeight > x.clientHeight + 1).map(x => x.textContent)"""
 EMPTY = """[...document.querySelectorAll('section, tbody td, dd, th[scope=row], figcaption, .title, caption')]
     .filter(x => x.checkVisibility() && !x.textContent.trim()).map(x => x.outerHTML)"""
 UNEXPLAINED = """[...document.querySelectorAll('.map td.none, .map td.doubtful')].filter(x => !x.title.trim())
@@ -81,6 +83,7 @@ def test_nothing_is_cut_empty_or_unexplained(browser: Browser, page: Path, width
             opened.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
             assert opened.evaluate("document.documentElement.scrollWidth") <= width
             assert opened.evaluate(CUT) == []
+            assert opened.evaluate(CUT_UPRIGHT) == []
             assert opened.evaluate(EMPTY) == []
             assert opened.evaluate(UNEXPLAINED) == []
             assert not opened.events("Runtime.exceptionThrown", "Log.entryAdded")

@@ -11,6 +11,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 import pytest
+from forked_scripts import run_forked
+from installed_packages import needs
 from own_models import documented, own_case, own_layer, written
 from sample_scripts import FAULTS
 
@@ -19,15 +21,14 @@ from difftest.cases.model import Model
 from difftest.cases.options import Spelling
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from difftest.jobs.filing.script_runs import run_script
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 from reports.reproducer import own, reproducer
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import refusal, render, tidied
-from workers.isolate import sandbox, zygotes
+from workers.isolate import sandbox
 
-BACKENDS = sorted({*reproducer.backends()} - {"torch_pipeline", "torch_tp", "xla_tp"})
+BACKENDS = sorted({*reproducer.backends()} - {"torch_experts", "torch_pipeline", "torch_tp", "xla_tp"})
 """Those with a template, less those that need styles for modules, which are not known of the user's."""
 
 LOSSES: tuple[Literal["own", "mse", "cross_entropy"], ...] = ("own", "mse", "cross_entropy")
@@ -91,7 +92,7 @@ def test_a_package_is_imported_from_the_folder_that_has_it(case: Case, tmp_path:
 
 @pytest.mark.long
 def test_batches_have_the_seeds_of_the_workers(case: Case) -> None:
-    pytest.importorskip("torch", reason="needs torch")
+    needs("torch", reason="needs torch")
     made = importlib.import_module("workers.own.made")
     steps = [own.batch_seed(case, step) for step in range(3)]
     assert steps == [made._seed(case, step) for step in range(3)]  # noqa: SLF001
@@ -160,7 +161,7 @@ def test_a_script_shows_the_clipping_of_partial_gradients_only_on_the_faulty_bac
     clipped = msgspec.structs.replace(plain, training=Training(loss="cross_entropy", clip_norm=0.25))
     scripts = [render(clipped, backend, CLIPPED, "clipping") for backend in ("torch_dtensor", "torch_ddp")]
     monkeypatch.chdir("/")
-    shown, healthy = map(run_script, scripts)
+    shown, healthy = map(run_forked, scripts)
     assert shown.shown, shown.output
     assert healthy.absent, healthy.output
     assert "tolerance" in healthy.output, "it must have compared, not failed"
@@ -189,25 +190,19 @@ def optimizer(parameters):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch_ddp", pytest.param("xla_spmd", marks=pytest.mark.xla)])
-def test_a_script_has_the_numbers_masks_loss_and_optimizer_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
-) -> None:
-    plain = own_case(
-        tmp_path, parameters={"inner.weight": (2, 4), "inner.bias": (2,)}, inputs=("left", "right")
-    )
+def test_a_script_has_the_numbers_masks_loss_and_optimizer_of_the_run(work: Path, backend: str) -> None:
+    plain = own_case(work, parameters={"inner.weight": (2, 4), "inner.bias": (2,)}, inputs=("left", "right"))
     assert plain.model.own
-    digests = {"model.py": sources.digest(written(tmp_path, DROPPING))}
+    digests = {"model.py": sources.digest(written(work, DROPPING))}
     layer = msgspec.structs.replace(plain.model.own, files=digests)
     training = Training(loss="own", optimizer="own", steps=2, accumulation=2)
     case = msgspec.structs.replace(plain, model=Model(layers=(layer,)), training=training)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
     truth = sandbox.run(case, "oracle")
     assert isinstance(truth, Trace)
     name = "0.inner.weight"
     expected = truth.steps[1][Stage.UPDATE, name].pieces[0]
     shown = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor=name, tolerance=1e-5)
-    done = run_script(render(case, backend, shown, "healthy"))
+    done = run_forked(render(case, backend, shown, "healthy"))
     assert done.absent, done.output
     printed = float(re.findall(r"expected (\S+),", done.output)[-1])
     assert np.abs(expected - printed).min() < 1e-7, "the script's reference is the oracle's"

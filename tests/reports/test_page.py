@@ -433,7 +433,7 @@ def test_the_history_counts_causes_as_the_headline_does(tmp_path: Path) -> None:
         findings=(first, second, unknown),
     )
     report = build(tmp_path)
-    assert report.headline == "1 finding needs you. 1 is known."
+    assert report.headline == "1 cause needs you. 1 is known."
     numbers = [night.numbers[:3] for night in history.nights(report)]
     assert numbers == [("1", "1", "2"), ("1", "0", "1")]
 

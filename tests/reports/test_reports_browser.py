@@ -78,7 +78,7 @@ def test_what_needs_somebody_is_visible_without_scrolling(page: Page) -> None:
         assert page.evaluate(shown), f"at {width} pixels"
         assert (
             page.evaluate("document.querySelector('.verdict').textContent")
-            == "2 findings need you. 1 is known."
+            == "2 causes need you. 1 is known."
         )
 
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from sample_findings import FINDING, changed
 from sample_scripts import FAULTS, plan
-from samples import a_case, pipeline_case, tensor_parallel_case
+from samples import a_case, experts_case, pipeline_case, tensor_parallel_case
 
 from difftest.cases import draws, numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
@@ -198,11 +198,12 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
 
 
 MOST_SHORT, MOST_OWN_NUMBERS = 48, 62
-MORE = {"torch_pipeline": 55, "xla_ddp": 38, "xla_replica": 23, "torchax": 17}
-"""Extra lines: for stages and their schedule, for replicas on XLA:CPU, which need a compile gate, and for
-JAX, which differentiates."""
+MORE = {"torch_experts": 105, "torch_pipeline": 55, "xla_ddp": 38, "xla_replica": 23, "torchax": 17}
+"""Extra lines: for rows that are exchanged, for stages and their schedule, for replicas on XLA:CPU, which
+need a compile gate, and for JAX, which differentiates."""
 
 SMALL = {
+    "torch_experts": experts_case(),
     "torch_pipeline": pipeline_case(),
     "torch_tp": tensor_parallel_case(),
     "xla_tp": tensor_parallel_case(),
@@ -254,6 +255,7 @@ def test_the_checks_without_a_script_are_those_of_more_than_a_runs_numbers() -> 
         "full_tensor",
         "on_device",
         "recompile",
+        "reduction_dtype",
         "rejection",
         "result_facts",
         "runtime_init",

@@ -5,13 +5,13 @@ import importlib.util
 from collections.abc import Iterator
 
 import pytest
+from forked_scripts import run_forked
 from samples import a_case
 from test_reproducer import imported
 
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.jobs.filing.block_sources import block_texts
-from difftest.jobs.filing.script_runs import run_script
 from difftest.judge.stage import Stage
 from generators.cases import case_at
 from reports.reproducer import blocks
@@ -92,6 +92,6 @@ def module(arguments, sizes):
 def test_a_script_of_a_block_shows_no_fault_on_a_correct_backend() -> None:
     case = next(case for name, case in cases("torch_ddp") if name in ("swiglu", "lora", "selective_scan"))
     shown = gradient(case)
-    done = run_script(render(case, "torch_ddp", shown, "a block", block_texts=block_texts(case), plain=True))
+    done = run_forked(render(case, "torch_ddp", shown, "a block", block_texts=block_texts(case), plain=True))
     assert done.absent, done.output
     assert "tolerance" in done.output

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from forked_scripts import run_forked
 from samples import a_case
 
 from difftest.cases.case import Case, Training
@@ -14,7 +15,6 @@ from difftest.cases.features import names
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.options import Feature
-from difftest.jobs.filing.script_runs import run_script
 from difftest.judge.stage import Stage
 from generators.cases import case_at
 from reports.reproducer import features
@@ -174,7 +174,7 @@ def test_a_script_of_features_that_must_change_nothing_shows_no_fault(
     used: tuple[Feature, ...], tolerance: float
 ) -> None:
     shown = dataclasses.replace(UPDATED, tolerance=tolerance)
-    done = run_script(render(featured(*used), "torch_ddp", shown, "features", plain=True))
+    done = run_forked(render(featured(*used), "torch_ddp", shown, "features", plain=True))
     assert done.absent, done.output
     assert "tolerance" in done.output
 
@@ -188,6 +188,6 @@ def test_a_script_of_features_shows_no_fault_on_a_correct_backend() -> None:
         Feature(name="maximize"),
         Feature(name="zeroed_gradients"),
     )
-    done = run_script(render(featured(*used), "torch_ddp", UPDATED, "features", plain=True))
+    done = run_forked(render(featured(*used), "torch_ddp", UPDATED, "features", plain=True))
     assert done.absent, done.output
     assert "tolerance" in done.output

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from forked_scripts import run_forked
 from samples import a_case
 
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.pipelining import Pipeline
-from difftest.jobs.filing.script_runs import run_script
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import refusal, render
@@ -75,7 +75,7 @@ def test_clipping_and_shards_over_stages_have_no_script() -> None:
     ids=["view", "replicated", "output"],
 )
 def test_scripts_of_correct_pipelines_show_no_fault(case: Case, shown: Fault) -> None:
-    done = run_script(render(case, "torch_pipeline", shown, "healthy", plain=True))
+    done = run_forked(render(case, "torch_pipeline", shown, "healthy", plain=True))
     assert not done.shown
     assert "tolerance" in done.output, done.output
 
@@ -84,5 +84,5 @@ def test_scripts_of_correct_pipelines_show_no_fault(case: Case, shown: Fault) ->
 @needs_torch
 def test_a_script_shows_gradients_that_a_second_part_divides_again() -> None:
     case = piped(scaled=True, microbatches=2, training=Training(accumulation=2))
-    done = run_script(render(case, "torch_pipeline", GRADIENT, "alive", plain=True))
+    done = run_forked(render(case, "torch_pipeline", GRADIENT, "alive", plain=True))
     assert done.shown, done.output

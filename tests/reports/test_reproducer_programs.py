@@ -2,12 +2,10 @@
 
 import ast
 import itertools
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from forked_scripts import run_forked
 from sample_programs import a_program, an_operator
 
 from difftest.cases.case import Case
@@ -145,15 +143,13 @@ def test_a_backend_without_a_template_says_which_there_are() -> None:
 
 
 @pytest.mark.slow
-def test_a_script_shows_that_the_mean_of_uneven_shards_is_wrong(tmp_path: Path) -> None:
+def test_a_script_shows_that_the_mean_of_uneven_shards_is_wrong() -> None:
     case = a_program(
         an_operator("mean", operands={"input": Operand(shape=(5, 3))}), sharded={"0.input": (Shard(0),)}
     )
-    file = tmp_path / "script.py"
-    file.write_text(script(case, "torch_dtensor", tensor="0.output", tolerance=1e-5))
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False, timeout=180)
-    assert "BUG REPRODUCED" in done.stdout.splitlines(), done.stdout + done.stderr
-    assert "expected" in done.stdout
+    done = run_forked(script(case, "torch_dtensor", tensor="0.output", tolerance=1e-5))
+    assert "BUG REPRODUCED" in done.output.splitlines(), done.output
+    assert "expected" in done.output
 
 
 def test_a_program_in_inference_mode_is_written_as_one() -> None:

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked_scripts import run_forked
+from installed_packages import needs
 from sample_scripts import LEARNED, OPERATIONS, collective_case, plan
 from samples import DEEP, a_case, tensor_parallel_case
 
@@ -14,7 +16,7 @@ from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Shard
 from difftest.cases.options import Replication, Spelling
 from difftest.jobs.filing.recompilation import recompile
-from difftest.jobs.filing.script_runs import keep_graphs, run_script
+from difftest.jobs.filing.script_runs import keep_graphs
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render
@@ -45,11 +47,11 @@ VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) f
 @pytest.mark.slow
 @needs_torch
 def test_a_script_shows_the_clipping_of_partial_gradients_only_on_the_faulty_backend() -> None:
-    shown = run_script(render(CLIPPED, "torch_dtensor", UPDATED, "clip_grad_norm_"))
+    shown = run_forked(render(CLIPPED, "torch_dtensor", UPDATED, "clip_grad_norm_"))
     assert shown.shown, shown.output
     assert "expected" in shown.output
     assert "actual" in shown.output
-    assert not run_script(render(CLIPPED, "torch_ddp", UPDATED, "healthy")).shown
+    assert not run_forked(render(CLIPPED, "torch_ddp", UPDATED, "healthy")).shown
 
 
 @pytest.mark.slow
@@ -57,7 +59,7 @@ def test_a_script_shows_the_clipping_of_partial_gradients_only_on_the_faulty_bac
 @needs_torch
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
 def test_a_script_shows_no_fault_on_a_correct_backend(backend: str) -> None:
-    done = run_script(render(a_case(DEEP), backend, GRADIENT, "healthy"))
+    done = run_forked(render(a_case(DEEP), backend, GRADIENT, "healthy"))
     assert not done.shown
     assert "tolerance" in done.output, "it must have compared, not failed"
 
@@ -75,7 +77,7 @@ def test_scripts_of_correct_collectives_and_redistributions_show_no_fault() -> N
         (collective_case(operation, "single", factor=0.5), "torch_ddp", LEARNED) for operation in OPERATIONS
     ]
     for case, backend, shown in [*cases, (moving, "torch_dtensor", GRADIENT)]:
-        done = run_script(render(case, backend, shown, "healthy", plain=True))
+        done = run_forked(render(case, backend, shown, "healthy", plain=True))
         assert not done.shown
         assert "tolerance" in done.output, done.output
 
@@ -91,7 +93,7 @@ def test_scripts_of_correct_wrappers_of_sharded_parameters_show_no_fault() -> No
     )
     columns = tensor_parallel_case()
     for case, backend in ((sharded, "torch_fsdp"), (columns, "torch_tp")):
-        done = run_script(render(case, backend, GRADIENT, "healthy", plan(case)))
+        done = run_forked(render(case, backend, GRADIENT, "healthy", plan(case)))
         assert not done.shown
         assert "tolerance" in done.output, done.output
 
@@ -111,7 +113,7 @@ def test_scripts_of_correct_wrappers_of_sharded_parameters_show_no_fault() -> No
     ids=["functional tensor", "coordinate", "gather", "bucket view", "early optimizer"],
 )
 def test_scripts_show_the_faults_of_the_pinned_torch_xla(case: Case, backend: str, shown: Fault) -> None:
-    done = run_script(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
+    done = run_forked(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
     assert done.shown, done.output
     assert shown.fails or "BUG REPRODUCED" in done.output.splitlines()
     assert (shown.needle or "expected") in done.output, "an exception goes through, with its traceback"
@@ -122,7 +124,7 @@ def test_scripts_show_the_faults_of_the_pinned_torch_xla(case: Case, backend: st
 @needs_xla
 def test_replicas_that_compile_one_after_the_other_show_a_fault_and_only_that() -> None:
     faulty, correct = (
-        run_script(render(case, "xla_ddp", GRADIENT, "in turn", plain=True, gate="once"))
+        run_forked(render(case, "xla_ddp", GRADIENT, "in turn", plain=True, gate="once"))
         for case in (VIEW, NO_VIEW)
     )
     assert faulty.shown, faulty.output
@@ -138,7 +140,7 @@ def test_the_graphs_of_a_compiler_crash_are_kept(tmp_path: Path) -> None:
     assert any("stablehlo" in name for name in kept)
     assert any("before_optimizations" in name for name in kept)
     assert "func.func @main" in (tmp_path / "artifacts" / kept[0]).read_text()
-    pytest.importorskip("jaxlib", reason="needs jaxlib, which torch_xla's flash attention brings")
+    needs("jaxlib", reason="needs jaxlib, which torch_xla's flash attention brings")
     message = recompile(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
     assert message.startswith("diverges: SIGABRT with jaxlib 0.7")
 
@@ -165,6 +167,6 @@ def test_the_graphs_of_a_compiler_crash_are_kept(tmp_path: Path) -> None:
 def test_scripts_of_correct_runs_on_xla_show_no_fault(
     case: Case, backend: str, shown: Fault, reason: str
 ) -> None:
-    done = run_script(render(case, backend, shown, "healthy"))
+    done = run_forked(render(case, backend, shown, "healthy"))
     assert done.absent
     assert reason in done.output, done.output

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from installed_packages import needs
 from pages import ROOT
 
 import difftest
@@ -137,7 +138,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def test_a_trainer_of_hugging_face_is_recorded_and_keeps_its_bits(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="needs transformers and accelerate")
+    needs("transformers", reason="needs transformers and accelerate")
     pytest.importorskip("accelerate", reason="needs transformers and accelerate")
     run(["-c", HUGGING_FACE, str(tmp_path)])
     found = difftest.compare(tmp_path / "whole", tmp_path / "parts")

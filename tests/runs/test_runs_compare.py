@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_runs import DIGEST, noisy, training, write
+from sample_runs import DIGEST, NAMES, noisy, training, write
 
 import difftest
 import difftest.ground.errors
@@ -75,7 +75,7 @@ def test_without_noise_a_bound_finds_what_is_far_off_and_says_that_it_is_a_bound
     assert (found.first.step, found.first.owner, found.measured) == (1, "block.attn", False)
     near = difftest.compare(first, write(tmp_path / "near", noisy(RUN, 3e-7, seed=2)))
     assert near.verdict == EQUAL
-    assert "only a bound" in words.evidence(near)
+    assert "only bounded" in words.evidence(near)
 
 
 def test_without_noise_a_first_update_may_turn_around_where_the_gradient_is_only_rounding(
@@ -228,13 +228,51 @@ def test_other_data_are_the_first_thing_said(
     assert says in found.hints[0]
 
 
-def test_the_same_samples_in_another_order_are_recognised(tmp_path: Path) -> None:
+def test_the_same_samples_in_another_order_leave_parameters_and_losses_to_compare(tmp_path: Path) -> None:
     steps = [{(layout.INPUT, "0"): np.arange(64.0).reshape(4, 16), **tensors} for tensors in RUN]
-    turned = [{**tensors, (layout.INPUT, "0"): tensors[layout.INPUT, "0"][::-1]} for tensors in steps]
-    found = difftest.compare(write(tmp_path / "a", steps), write(tmp_path / "b", turned))
-    assert found.first
-    assert found.first.kind == DATA
-    assert "another order" in found.hints[0]
+    outputs = (layout.INPUT, layout.OUTPUT, layout.OUTPUT_GRADIENT)
+    turned = [
+        {key: value[::-1] if key[0] in outputs else value for key, value in tensors.items()}
+        for tensors in steps
+    ]
+    first, second = (
+        write(tmp_path / "a", steps, cut=True, ranks=2),
+        write(tmp_path / "b", turned, cut=True, ranks=2),
+    )
+    found = difftest.compare(first, second)
+    assert found.verdict == "equal within rounding", found.first
+    assert found.skipped == {"their samples are in another order": 24}
+    assert "another order" in found.notes[0]
+    turned[1][layout.GRADIENT, "head.weight"] = turned[1][layout.GRADIENT, "head.weight"] * 2
+    wrong = difftest.compare(first, write(tmp_path / "c", turned, cut=True, ranks=2)).first
+    assert wrong
+    assert (wrong.step, wrong.kind, wrong.owner) == (1, layout.GRADIENT, "head.weight")
+
+
+def test_modules_of_one_class_that_differ_alike_are_one_row(tmp_path: Path) -> None:
+    old, new = (dict.fromkeys(NAMES, f"eps={eps}") for eps in ("1e-05", "0.001"))
+    first, second = (write(tmp_path / name, RUN, arguments=own) for name, own in (("a", old), ("b", new)))
+    rows = words.grouped(difftest.compare(first, second).settings)
+    assert [(row.name, row.first, row.second) for row in rows] == [
+        ("embed and 3 more (Linear)", "eps=1e-05", "eps=0.001")
+    ]
+
+
+def test_arguments_that_every_module_of_a_class_prints_in_one_release_alone_are_no_difference(
+    tmp_path: Path,
+) -> None:
+    old = {"embed": "8, eps=1e-05", "head": "8, eps=1e-05"}
+    new = {"embed": "8, eps=1e-05, bias=True", "head": "8, eps=0.001, bias=True"}
+    first = write(
+        tmp_path / "old", RUN, arguments=old | dict.fromkeys(("block.attn", "block.mlp"), "8, eps=1")
+    )
+    more = new | dict.fromkeys(("block.attn", "block.mlp"), "8, eps=1, bias=True")
+    for release, printed in (("2.9.0", "eps=0.001, bias=True"), ("2.15.0", "eps=0.001")):
+        second = write(tmp_path / release, RUN, arguments=more, settings={"torch": release})
+        found = difftest.compare(first, second).settings
+        own = {one.name: (one.first, one.second) for one in found if one.name.endswith("(Linear)")}
+        assert own["head (Linear)"] == ("eps=1e-05", printed)
+        assert ("embed (Linear)" in own) == (release == "2.9.0")
 
 
 def test_a_wrong_loss_of_right_outputs_is_named(first: Path, noise: Path, tmp_path: Path) -> None:
@@ -243,6 +281,15 @@ def test_a_wrong_loss_of_right_outputs_is_named(first: Path, noise: Path, tmp_pa
     assert found.first
     assert (found.first.kind, found.first.step) == (LOSS, 1)
     assert "labels" in found.hints[0]
+
+
+def test_a_loss_that_is_summed_is_named_by_the_samples_of_a_rank(first: Path, tmp_path: Path) -> None:
+    second = write(tmp_path / "second", noisy(RUN, 1e-7), losses=[8.0, 7.6, 7.2])
+    found = difftest.compare(first, second)
+    assert found.first
+    assert found.first.kind == LOSS
+    assert found.hints[0].startswith(f"The loss is 4 times as large in {second}: the samples of a rank")
+    assert "sum in place of a mean" in found.hints[0]
 
 
 def test_what_only_one_run_has_in_nan_is_wrong(first: Path, noise: Path, tmp_path: Path) -> None:

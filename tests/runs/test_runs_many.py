@@ -4,19 +4,24 @@
 """
 
 import importlib
+import os
 import shutil
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pages import ROOT
 from planted_run_faults import attribute, backward, gradient, output, parameter, planted
-from recorded_scripts import launch
+from recorded_scripts import SCRIPTS, launch
 from torch import Tensor, nn
 from torch.nn import functional
 
 import difftest
+from difftest.ground import made_environments
 from difftest.runs import layout
 from difftest.runs.comparison import Place
 from workers.runs.recorder import Recorder
@@ -27,7 +32,11 @@ importlib.import_module("training_scripts.titan")  # once, and not in every rank
 
 STEPS, EVERY = 50, 5
 
+BASE = "one process"
+
 TITAN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
+    BASE: ("titan", 1, {}),
+    "noise": ("titan", 1, {"perturb": 1}),
     "fsdp2": ("titan", 2, {}),
     "fsdp2 with checkpointing": ("titan", 2, {"checkpoint": 1}),
     "tensor parallel": ("titan", 2, {"tp": 2}),
@@ -36,39 +45,101 @@ TITAN: Mapping[str, tuple[str, int, dict[str, Any]]] = {
     "pipeline gpipe of 8": ("pipe", 2, {"gpipe": 1, "micro": 8}),
     "fsdp2 of 4": ("titan", 4, {}),
 }
-"""Layouts that must agree with one process of `titan`: the script, its ranks and its variables."""
+"""Runs of torchtitan's form: the script, its ranks and its variables."""
 
 NANO: Mapping[str, tuple[str, int, dict[str, Any]]] = {
+    BASE: ("nano", 1, {}),
+    "noise": ("nano", 1, {"perturb": 1}),
     "ddp of 2": ("nano", 2, {}),
     "ddp of 4": ("nano", 4, {}),
     "fsdp1": ("nano", 2, {"fsdp1": "flat"}),
+    "float64": ("nano", 1, {"dtype": "float64"}),
+    "autocast": ("nano", 1, {"autocast": 1}),
+    "autocast noise": ("nano", 1, {"autocast": 1, "perturb": 1}),
+    "autocast ddp": ("nano", 2, {"autocast": 1}),
+    "bfloat16": ("nano", 1, {"dtype": "bfloat16"}),
+    "bfloat16 noise": ("nano", 1, {"dtype": "bfloat16", "perturb": 1}),
+    "bfloat16 ddp": ("nano", 2, {"dtype": "bfloat16"}),
 }
-"""Layouts that must agree with one process of `nano`, which accumulates 4 micro-batches."""
+"""Runs of nanoGPT's form, which accumulates 4 micro-batches on one process."""
+
+PAIRS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "titan": (
+        *((BASE, name, "noise") for name in TITAN if name not in (BASE, "noise")),
+        ("fsdp2", "tensor parallel", "noise"),
+        ("fsdp2", "pipeline 1f1b", "noise"),
+        ("fsdp2 x tp", "fsdp2 of 4", "noise"),
+        ("pipeline 1f1b", "pipeline gpipe of 8", "noise"),
+    ),
+    "nano": (
+        *((BASE, name, "noise") for name in ("ddp of 2", "ddp of 4", "fsdp1", "float64")),
+        ("ddp of 2", "ddp of 4", "noise"),
+        ("ddp of 2", "fsdp1", "noise"),
+        (BASE, "autocast", "autocast noise"),
+        ("autocast", "autocast ddp", "autocast noise"),
+        ("bfloat16", "bfloat16 ddp", "bfloat16 noise"),
+    ),
+}
+"""Pairs that must agree, with what shows their rounding: two runs, and a repetition of the coarser one."""
+
+OTHER = "newest"
+"""The environment of another release, which `difftest environments make newest` makes."""
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_ten_correct_pairs_of_50_steps_are_equal(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("form", ["titan", "nano"])
+def test_correct_pairs_of_50_steps_are_equal(tmp_path: Path, seed: int, form: str) -> None:
     shared: dict[str, Any] = {"seed": seed, "steps": STEPS, "every": EVERY}
-    equal, alarms = 0, []
-    for script, own, layouts in (("titan", {"no_clip": 1}, TITAN), ("nano", {}, NANO)):
-        base, noise = tmp_path / script, tmp_path / f"{script}-noise"
-        launch(script, 1, prepare=None, **shared, **own, out=base)
-        launch(script, 1, prepare=None, **shared, **own, out=noise, perturb=1)
-        for name, (other, ranks, variables) in layouts.items():
-            out = tmp_path / "other"
-            launch(other, ranks, prepare=None, **shared, **own, **variables, out=out)
-            for given in ([noise], []):
-                found = difftest.compare(base, out, noise=given)
-                ended = f"to step {found.horizon}" if found.horizon else "to the end"
-                print(  # noqa: T201  the published figures
-                    f"seed {seed}, {name}, noise {bool(given)}: {found.verdict} {ended}, "
-                    f"{found.steps} steps, {found.compared} tensors, farthest {found.greatest:.2g}"
-                )
-                equal += found.verdict == "equal within rounding"
-                alarms += [(name, bool(given), found.first)] if found.first else []
-            shutil.rmtree(out)
+    runs, own = (TITAN, {"no_clip": 1}) if form == "titan" else (NANO, {})
+    for name, (script, ranks, variables) in runs.items():
+        launch(script, ranks, prepare=None, **shared, **own, **variables, out=tmp_path / name)
+    equal, alarms = compared(tmp_path, f"{form} {seed}", PAIRS[form])
     assert alarms == []
-    assert equal == 20
+    assert equal == 2 * len(PAIRS[form])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_releases_of_torch_agree(tmp_path: Path, seed: int) -> None:
+    other = made_environments.python(OTHER)
+    if other is None:
+        pytest.skip(f"the environment {OTHER} is not made")
+    shared: dict[str, Any] = {"seed": seed, "steps": STEPS, "every": EVERY}
+    paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    for python, of in ((Path(sys.executable), "this"), (other, "other")):
+        for name, more in ((of, {}), (f"{of} noise", {"PERTURB": "1"})):
+            given = {key.upper(): str(value) for key, value in shared.items()} | more
+            done = subprocess.run(
+                [python, SCRIPTS / "nano.py"],
+                env=os.environ | paths | given | {"OUT": str(tmp_path / name)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+    launch("nano", 2, prepare=None, **shared, out=tmp_path / "this ddp")
+    equal, alarms = compared(
+        tmp_path, f"releases {seed}", [("this", "other", "other noise"), ("this ddp", "other", "this noise")]
+    )
+    assert alarms == []
+    assert equal == 4
+
+
+def compared(
+    folder: Path, what: str, pairs: Sequence[tuple[str, str, str]]
+) -> tuple[int, list[tuple[object, ...]]]:
+    """How many pairs are equal within rounding, with noise and with the bound, and the false alarms."""
+    equal, alarms = 0, list[tuple[object, ...]]()
+    for one, two, noise in pairs:
+        for given in ([folder / noise], []):
+            found = difftest.compare(folder / one, folder / two, noise=given)
+            ended = f"to step {found.horizon}" if found.horizon is not None else "to the end"
+            print(  # noqa: T201  the published figures
+                f"{what}, {one} | {two}, noise {bool(given)}: {found.verdict} {ended}, "
+                f"{found.steps} steps, {found.compared} tensors, farthest {found.greatest:.2g}"
+            )
+            equal += found.verdict == "equal within rounding"
+            alarms += [(one, two, bool(given), found.first)] if found.first else []
+    return equal, alarms
 
 
 ATTENTION, MLP, NORM = "transformer.h.{}.attn", "transformer.h.{}.mlp", "transformer.h.{}.ln_1"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from installed_packages import needs
 from pages import ROOT
 from planted_run_faults import output, parameter, planted
 from recorded_scripts import launch
@@ -124,7 +125,7 @@ def test_a_fault_on_one_rank_is_named_with_its_rank_and_step(tmp_path: Path) -> 
 
 @pytest.mark.xla
 def test_spmd_on_xla_agrees_with_one_process_and_recording_changes_no_bit(tmp_path: Path) -> None:
-    pytest.importorskip("torch_xla")
+    needs("torch_xla")
     program = (
         "import os, numpy; from training_scripts import spmd\n"
         "numpy.savez(os.environ['RESULT'], *[one.numpy() for one in spmd.main()])"

@@ -23,17 +23,20 @@ RUN = training()
 
 OLD = {
     "alpha": Package(version="1.0"),
-    "heavy": Package(version="2.9.0", pins=("heavy-kernels",)),
+    "heavy": Package(version="2.9.0", pins=("heavy-kernels", "device-12")),
     "heavy-kernels": Package(version="2.9.0"),
+    "device-12": Package(version="12.8"),
     "omega": Package(version="5.0"),
     "same": Package(version="1.0"),
 }
 NEW = {
     "alpha": Package(version="1.1"),
-    "heavy": Package(version="2.15.0", pins=("heavy-kernels",)),
+    "heavy": Package(version="2.15.0", pins=("heavy-kernels", "device-13")),
     "heavy-kernels": Package(version="2.15.0"),
     "omega": Package(version="6.0"),
     "same": Package(version="1.0"),
+    "device-13": Package(version="13.2", pins=("device-13-part",)),
+    "device-13-part": Package(version="13.2.1"),
     "added": Package(version="1.0"),
 }
 
@@ -140,7 +143,30 @@ def test_changes_are_grouped_by_what_pins_them(pair: tuple[Path, Path]) -> None:
         ["heavy", "heavy-kernels"],
         ["omega"],
     ]
-    assert requirements(first, changed[:1], ["-e", "."])[:2] == ["alpha==1.1", "heavy==2.9.0"]
+    assert requirements(first, second, changed[:1], ["-e", "."])[:2] == ["alpha==1.1", "heavy==2.9.0"]
+
+
+def test_what_a_package_pins_comes_and_goes_with_it(pair: tuple[Path, Path]) -> None:
+    first, second = map(read, pair)
+    alpha, heavy, _ = changes(first, second)
+    before = {*requirements(first, second, [alpha], [])}
+    after = {*requirements(first, second, [alpha, heavy], [])}
+    assert before - after == {"heavy==2.9.0", "heavy-kernels==2.9.0", "device-12==12.8"}
+    assert after - before == {
+        *("heavy==2.15.0", "heavy-kernels==2.15.0", "device-13==13.2", "device-13-part==13.2.1")
+    }
+
+
+@pytest.mark.long
+def test_a_package_whose_environment_gives_no_answer_is_named_for_the_second_run(
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreters(monkeypatch, tmp_path, refused=("omega==6.0", "never"))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(guilty="omega==6.0"))
+    done = command("compare", *pair, "--by", "release", "--script", str(script))
+    assert "The difference comes with omega 5.0 -> 6.0." in done.output
+    assert "no answer up to omega 5.0 -> 6.0: these versions do not work together" in done.output
 
 
 def test_what_cannot_be_searched_is_wrong_usage(pair: tuple[Path, Path], tmp_path: Path) -> None:

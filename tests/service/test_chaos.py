@@ -15,11 +15,12 @@ import msgspec
 import pandas as pd
 import pytest
 from chaos import VICTIMS, Chaos, Place, soon_empty
+from installed_packages import needs
 from machines import timeless_tables
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
-pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where Ray and torch share memory
 TIMES = ["seconds", "started"]

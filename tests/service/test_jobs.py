@@ -15,9 +15,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from installed_packages import needs
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip(
     "ray.dashboard.modules.job.cli", reason="needs ray[default]: pip install 'difftest[jobs]'"
 )

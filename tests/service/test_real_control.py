@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from command_line import command
+from installed_packages import needs
 
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
@@ -15,8 +16,8 @@ from difftest.records.observation import Observation
 from generators.cases import case_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
-pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 SEED, CASES, PATH, RANKS, BACKEND = 60, 5, "data_parallel", 2, "xla_ddp"
 """A campaign in which each of the three cases that `BACKEND` runs shows a known fault of it."""

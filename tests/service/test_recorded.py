@@ -9,11 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from installed_packages import needs
 
 from difftest.records.bundle_archive import unpacked
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
-pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 
 FROM_A_GPU = Path(__file__).parents[1] / "data" / "cuda.zip"
 """Recorded on an H100; `docs/cuda.md` has the command."""

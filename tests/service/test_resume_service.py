@@ -12,13 +12,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from installed_packages import needs
 from machines import timeless_tables
 
 from difftest.records.corpus import Corpus
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 SMALL = (
     "--backends",

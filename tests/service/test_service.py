@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from generated_cases import ALONE
+from installed_packages import needs
 from pages import FRONT, ROOT, blocks, shell_commands
 
 from difftest.campaign.campaign import ORACLE
@@ -22,8 +23,8 @@ from difftest.records.evidence import DECIDED_BY
 from workers.backends import candidates
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
-pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 CASES = 7
 """One case on every path; the second shows one of the two DTensor faults, the fourth the other."""
@@ -92,17 +93,18 @@ def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
 def test_every_path_and_backend_is_exercised(first: Path) -> None:
     table = pd.read_parquet(first / "table.parquet")
     assert set(table.path) == set(ALONE)
-    assert set(table.backend) == {ORACLE, *candidates()} - {"torch_pipeline"}, "its path is not a usual one"
+    assert set(table.backend) == {ORACLE, *candidates()} - {"torch_experts", "torch_pipeline"}, (
+        "their paths are not usual ones"
+    )
     assert set(table.world_size) <= set(range(2, 9))
     assert (table.verdict == "agree").sum() > 100
 
 
 def test_replaying_a_finding_reproduces_it(first: Path) -> None:
-    for words, backend in ((FUNCTIONAL_ASSERT, "xla_dtensor"), (MISSING_COORDINATE, "xla_tp")):
-        fingerprint = named(first, words, backend)
-        status, summary = difftest("replay", str(first / "corpus" / fingerprint))
-        assert status == 1
-        assert summary["reproduced"] == 1
+    fingerprint = named(first, MISSING_COORDINATE, "xla_tp")
+    status, summary = difftest("replay", str(first / "corpus" / fingerprint))
+    assert status == 1
+    assert summary["reproduced"] == 1
 
 
 def test_the_page_is_written_again_and_the_documented_query_runs(

@@ -1,22 +1,55 @@
 """Sources of users' models, which tests write into a folder of their own, and cases of them."""
 
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from rooms import ROOT
 
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.described import Description
+from difftest.cases.described import Answer, Description
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.ground import sources
+from workers.isolate.zygotes import environment
 
 DOCUMENTED = re.search(
     r"```python\n(# model\.py\n.*?)```", (ROOT / "docs" / "own-model.md").read_text(), re.DOTALL
 )
 SHAPES = {"table.weight": (16, 8), "head.weight": (5, 8), "scale": ()}
+
+
+DESCRIBES = """
+import sys
+import msgspec
+from difftest.cases.described import Answer, DescriptionRequest
+from difftest.cases.layout import Mesh
+from difftest.ground.errors import UsageError
+from workers.own.describe import description
+out, sources = open(sys.argv[1], "wb"), sys.argv[2:]
+for source in sources:
+    try:
+        answer = Answer(description=description(DescriptionRequest(source, {meshes})))
+    except UsageError as error:
+        answer = Answer(error=str(error))
+    out.write(msgspec.json.encode(answer) + b"\\n")
+"""
+
+
+def descriptions(folder: Path, named: Sequence[str], meshes: Sequence[Mesh]) -> list[Answer]:
+    """What is known of models in a working directory, from one process, which imports torch once.
+
+    `workers.isolate.described` starts one for each.
+    """
+    out, program = folder / "described.jsonl", DESCRIBES.replace("{meshes}", repr(tuple(meshes)))
+    command = [sys.executable, "-P", "-c", program, str(out), *named]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [msgspec.json.decode(line, type=Answer) for line in out.read_bytes().splitlines()]
 
 
 def documented() -> str:

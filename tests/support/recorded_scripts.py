@@ -90,7 +90,7 @@ def _run(
     def main() -> list[Any]:
         module = importlib.import_module(f"training_scripts.{script}")
         result = module.main(prepare) if prepare else module.main()
-        return [value.numpy() for value in result]
+        return [value.double().numpy() for value in result]
 
     _answered(main, end)
 

@@ -60,7 +60,16 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     "workers": (
         frozenset({"own"}),
         frozenset(
-            {"deadlines", "gpus", "missing_packages", "pjrt_clients", "plain_layouts", "sides", "training"}
+            {
+                "deadlines",
+                "gpus",
+                "missing_packages",
+                "pjrt_clients",
+                "plain_layouts",
+                "references",
+                "sides",
+                "training",
+            }
         ),
         frozenset({"exceptions", "torch"}),
         frozenset({"checkpoints", "runs", "xla"}),

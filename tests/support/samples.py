@@ -13,9 +13,11 @@ from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layer import Layer
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.routed_experts import HIDDEN_DIMS, RoutedExperts
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
 from difftest.cases.pipelining import Pipeline
+from difftest.cases.wrapping import Dispatch
 from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
@@ -78,6 +80,19 @@ def pipeline_case(**options: Any) -> Case:  # noqa: ANN401
     case = a_case(layers, mesh=(("pp", 2),), batch=(Replicate(),), path="pipelines")
     given: dict[str, Any] = {"cuts": (1,), "microbatches": 2, **options}
     return msgspec.structs.replace(case, pipeline=Pipeline(**given))
+
+
+def experts_case(*, dispatch: Dispatch | None = None, **fields: Any) -> Case:  # noqa: ANN401
+    """A case of four experts, two on each rank of `ep`, behind a Linear layer; `fields` are theirs."""
+    experts = RoutedExperts(**{"width": 4, "hidden": 4, "experts": 4, **fields})
+    cut = {f"1.{name}": (Shard(0),) for name in HIDDEN_DIMS}
+    return a_case(
+        (Linear(inputs=4, outputs=4), experts),
+        mesh=(("ep", 2),),
+        sharded=cut,
+        path="experts",
+        dispatch=dispatch or Dispatch(),
+    )
 
 
 def train(case: Case, dtype: DType | None = None, order: np.random.Generator | None = None) -> Steps:

@@ -1,6 +1,7 @@
-"""nanoGPT's model on one device of the environment variable DEVICE: `cuda`, `cpu` or `xla`.
+"""nanoGPT's model on one device of the environment variable DEVICE: `cuda`, `cpu`, `xla` or `tpu`.
 
-`PRECISION=bf16` runs it under autocast, `PRECISION=tf32` with products of TF32 on a GPU.
+`tpu` is that of torch_tpu, whose PJRT plugin TPU_LIBRARY_PATH names. `PRECISION=bf16` runs the model under
+autocast, `PRECISION=tf32` with products of TF32 on a GPU. RESULT is a file for the parameters at the end.
 """
 
 import os
@@ -8,6 +9,7 @@ import sys
 import time
 from importlib import import_module
 
+import numpy as np
 import torch
 
 import difftest
@@ -32,12 +34,16 @@ def main():
     """Trains, records where OUT is not empty, and prints the mean time of the later steps."""
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    place, sync = torch.device(device if device != "xla" else "cpu"), torch.cuda.synchronize
+    sync = torch.cuda.synchronize if device == "cuda" else int
+    if device == "tpu":
+        import_module("torch_tpu._loader")._init_device("tpu")  # noqa: SLF001  torch does it beside a TPU
+        torch.set_float32_matmul_precision("highest")
+        for kernel in ("flash", "mem_efficient", "cudnn"):  # XLA:CPU has no kernels of a TPU's
+            getattr(torch.backends.cuda, f"enable_{kernel}_sdp")(enabled=False)
+    place = torch.device(device if device != "xla" else "cpu")
     if device == "xla":
         torch_xla = import_module("torch_xla")
         place, sync = torch_xla.device(), torch_xla.sync
-    elif device == "cpu":
-        sync = int
     torch.manual_seed(1337)
     model = nano.GPT().to(place)
     model.lm_head.weight = model.transformer.wte.weight  # a move to XLA breaks the tie
@@ -60,6 +66,8 @@ def main():
         times.append(time.perf_counter() - began)
     if recorder:
         recorder.close()
+    if result := os.environ.get("RESULT"):
+        np.savez(result, *[parameter.detach().cpu().numpy() for parameter in model.parameters()])
     later = times[len(times) // 2 :]
     mean = sum(later) / len(later)
     sys.stdout.write(f"{device} {precision}: {mean:.4f} s a step, recording {bool(recorder)}\n")

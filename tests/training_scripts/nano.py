@@ -25,6 +25,10 @@ learning_rate, grad_clip = 1e-3, 1.0
 CPU = torch.device("cpu")
 seed, every = int(os.environ.get("SEED", "0")), int(os.environ.get("EVERY", "1"))
 perturb = float(os.environ.get("PERTURB", "0"))
+dtype = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}[
+    os.environ.get("DTYPE", "float32")
+]
+autocast = torch.autocast("cpu", torch.bfloat16, enabled=bool(os.environ.get("AUTOCAST")))
 # -----------------------------------------------------------------------------
 
 
@@ -112,7 +116,7 @@ def main(prepare=lambda model, step, rank: None):
         y = torch.stack([data[i + 1 : i + 1 + block_size] for i in ix])
         return x, y
 
-    model = raw_model = GPT()
+    model = raw_model = GPT().to(dtype)
     prepare(raw_model, 0, rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95))
     if os.environ.get("COMPILE"):
@@ -131,7 +135,8 @@ def main(prepare=lambda model, step, rank: None):
         for micro in range(micro_steps):
             last = micro == micro_steps - 1
             with model.no_sync() if ddp and not last else nullcontext():
-                _, loss = model(*get_batch(step, micro))
+                with autocast:
+                    _, loss = model(*get_batch(step, micro))
                 (loss / micro_steps).backward()
         if fsdp1:
             model.clip_grad_norm_(grad_clip)

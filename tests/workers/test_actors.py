@@ -6,6 +6,7 @@ Traces are merged; of several failures the one that explains the others is the o
 import dataclasses
 
 import pytest
+from installed_packages import needs
 from samples import a_case, a_failure, candidate
 
 from difftest.ground.errors import InfrastructureError
@@ -13,7 +14,7 @@ from difftest.judge.outcome import Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 
 pytestmark = pytest.mark.slow  # Ray alone takes a second to import
-pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from workers.cluster import actors  # noqa: E402
 

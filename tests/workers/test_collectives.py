@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed_packages import needs
 from real_runs import oracle_trace
 from samples import a_case
 
@@ -169,7 +170,7 @@ def test_a_planted_defect_changes_the_result(backend: str, fault: str) -> None:
 
 
 def test_groups_differ_along_one_axis() -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     from workers.xla.collectives import groups  # noqa: PLC0415  torch may be missing
 
     mesh = Mesh((("dp_replicate", 2), ("dp_shard", 3)))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from flash_cases import flash
+from installed_packages import needs
 from real_runs import agrees
 
 from difftest.cases.case import Case
@@ -206,7 +207,7 @@ def test_xla_agrees_with_the_oracle_on_the_same_gpus(ranks: int) -> None:
 
 @a_gpu
 def test_torch_xla_drives_a_gpu_through_jax_s_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     try:
         plugin.library()
     except UsageError as error:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import psutil
 import pytest
+from installed_packages import needs
 from real_runs import DDP, DEADLINE_SECONDS, small_case
 from running_ranks import running_ranks
 
@@ -23,7 +24,7 @@ from difftest.ground.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Symptom, Trace
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from samples import tensor_parallel_case  # noqa: E402

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 import pytest
+from installed_packages import needs
 
 from difftest.ground.errors import UnsupportedError
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers.exceptions import explain, without_package  # noqa: E402
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from installed_packages import needs
 from samples import a_case
 
 from difftest.cases.layers.collective import Collective
@@ -223,6 +224,6 @@ print(set(recorded), zygote.BY_NVML in os.environ)
 @pytest.mark.slow
 @pytest.mark.xla
 def test_torch_xla_s_imports_query_gpus_by_nvml_so_that_forks_can_use_cuda() -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     done = subprocess.run([sys.executable, "-c", RECORD_QUERIES], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "{'1'} False", done.stderr

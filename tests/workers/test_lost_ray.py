@@ -10,14 +10,15 @@ from typing import Any
 
 import psutil
 import pytest
+from installed_packages import needs
 from real_runs import DDP, small_case
 
 from difftest.ground import processes
 from difftest.ground.errors import InfrastructureError, NoTimeError, StoppedError
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 import ray  # noqa: E402
 from ray._private import worker as ray_worker  # noqa: E402

@@ -1,20 +1,24 @@
 """Models by name: what the sources make of packages, and that they agree where they train alike."""
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from installed_packages import needs
+from own_models import descriptions
 
+from difftest.cases.described import Answer
 from difftest.cases.layout import Mesh
 from difftest.commands.models import command
-from difftest.ground.errors import UsageError
 from difftest.jobs.proof.real_models import compared
 from tools.real_models import words
-from workers.isolate.described import described, listed
+from workers.isolate.described import listed
 from workers.plain_layouts import LAYOUTS
 
-pytest.importorskip("transformers", reason="needs transformers: pip install 'difftest[models]'")
+needs("transformers", reason="needs transformers: pip install 'difftest[models]'")
 pytestmark = pytest.mark.slow
 
 MESHES = (Mesh((("dp", 2),)),)
@@ -34,8 +38,35 @@ NIGHTLY = (
 """Attention, experts, encoder and decoder, speech, state space, convolution and diffusion."""
 
 
-def test_a_type_of_transformers_is_built_small_with_its_own_loss_and_no_dropout() -> None:
-    description = described("hf:gpt2", MESHES)
+REFUSED = {
+    "hf:lama": r"hf has no model 'lama'; did you mean hf:.*`difftest models hf` lists all",
+    "hf:nobody/nothing": "no config of 'nobody/nothing' on this disk",
+    "keras": "allowed: package.module:function, file.py:function, or a name such as hf:llama",
+}
+CONFIG = {
+    "model_type": "gpt2",
+    "n_embd": 24,
+    "n_head": 4,
+    "n_layer": 6,
+    "auto_map": {"AutoModel": "evil.py"},
+}
+
+
+@pytest.fixture(scope="module")
+def answers(work: Path) -> Mapping[str, Answer]:
+    """What is known of the names, from one process: transformers takes 10 s of CPU time to import."""
+    folder = work / "org" / "name"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    names = ("hf:gpt2", "hf:org/name", *REFUSED)
+    return dict(zip(names, descriptions(work, names, MESHES), strict=True))
+
+
+def test_a_type_of_transformers_is_built_small_with_its_own_loss_and_no_dropout(
+    answers: Mapping[str, Answer],
+) -> None:
+    description = answers["hf:gpt2"].description
+    assert description
     recipe = description.layer.recipe
     assert recipe is not None
     assert (recipe.call, recipe.loss, description.loss) == ("GPT2LMHeadModel", "own", "own")
@@ -45,35 +76,20 @@ def test_a_type_of_transformers_is_built_small_with_its_own_loss_and_no_dropout(
     assert description.layer.rowwise
 
 
-def test_a_config_on_this_disk_is_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "org" / "name"
-    folder.mkdir(parents=True)
-    config = {
-        "model_type": "gpt2",
-        "n_embd": 24,
-        "n_head": 4,
-        "n_layer": 6,
-        "auto_map": {"AutoModel": "evil.py"},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    monkeypatch.chdir(tmp_path)
-    recipe = described("hf:org/name", MESHES).layer.recipe
+def test_a_config_on_this_disk_is_the_models(answers: Mapping[str, Answer]) -> None:
+    description = answers["hf:org/name"].description
+    assert description
+    recipe = description.layer.recipe
     assert recipe is not None
     assert (recipe.arguments["n_embd"], recipe.arguments["n_layer"]) == (24, 2)
     assert "auto_map" not in recipe.arguments
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("hf:lama", r"hf has no model 'lama'; did you mean hf:.*`difftest models hf` lists all"),
-        ("hf:nobody/nothing", "no config of 'nobody/nothing' on this disk"),
-        ("keras", "allowed: package.module:function, file.py:function, or a name such as hf:llama"),
-    ],
-)
-def test_a_name_that_there_is_none_of_is_refused_with_what_is_allowed(source: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        described(source, MESHES)
+@pytest.mark.parametrize("source", REFUSED)
+def test_a_name_that_there_is_none_of_is_refused_with_what_is_allowed(
+    source: str, answers: Mapping[str, Answer]
+) -> None:
+    assert re.search(REFUSED[source], answers[source].error), answers[source].error
 
 
 def test_the_names_of_a_source_are_listed() -> None:
@@ -83,10 +99,9 @@ def test_the_names_of_a_source_are_listed() -> None:
     assert "input_ids: (rows, 12), 0 to 63" in shown
 
 
-@pytest.mark.parametrize("layout", ["ddp", "fsdp"])
-def test_a_model_by_name_agrees_on_layouts_of_two_ranks(layout: str) -> None:
-    ((_, comparison),) = compared("hf:gpt2", (layout,), steps=2)
-    assert comparison.verdict == "agree", comparison
+def test_a_model_by_name_agrees_on_layouts_of_two_ranks() -> None:
+    verdicts = {layout: one.verdict for layout, one in compared("hf:gpt2", ("ddp", "fsdp"), steps=2)}
+    assert verdicts == {"ddp": "agree", "fsdp": "agree"}
 
 
 @pytest.mark.nightly

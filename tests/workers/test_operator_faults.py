@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from fault_programs import PROGRAMS
+from installed_packages import needs
 
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
@@ -63,7 +64,7 @@ def planted_results(*planted: tuple[PlantedFault, str]) -> list[Planted]:
 
 @pytest.mark.xla
 def test_a_fault_of_one_device_and_one_of_sharding_are_found_and_blamed() -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     one, other = planted_results(
         (FAULTS["halves_rounded_up"], "torch_dtensor"), (FAULTS["padding_in_maximum"], "xla_spmd")
     )
@@ -74,7 +75,7 @@ def test_a_fault_of_one_device_and_one_of_sharding_are_found_and_blamed() -> Non
 @pytest.mark.nightly
 @pytest.mark.xla
 def test_nearly_all_faults_of_operators_are_found_and_blamed() -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     results = planted_results(*((fault, backend) for fault in FAULTS.values() for backend in fault.backends))
     summary = planted_summary(results)
     assert summary["detection_rate"] >= LEAST_DETECTED, summary["by_defect"]

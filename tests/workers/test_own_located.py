@@ -16,7 +16,7 @@ from difftest.ground import sources
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 from workers import backends
-from workers.isolate import sandbox, zygotes
+from workers.isolate import sandbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
 
@@ -79,11 +79,9 @@ def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
     ],
 )
 def test_an_off_by_one_in_attention_is_found_blamed_and_located(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: str, backend: str, blame: str
+    work: Path, tmp_path: Path, shift: str, backend: str, blame: str
 ) -> None:
-    case = shifted_case(tmp_path, shift)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
+    case = shifted_case(work, shift)
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     both = {name: backends.load(name) for name in ("torch_ddp", "xla_spmd")}

@@ -3,13 +3,13 @@
 They are small models in the style of real ones, so that nothing but torch is needed.
 """
 
-import functools
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 import pytest
-from own_models import written
+from own_models import descriptions, written
 from real_runs import oracle_trace
 
 from difftest.cases.case import Case
@@ -20,8 +20,7 @@ from difftest.ground.plugins import load
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Failure
 from generators import own
-from workers.isolate import sandbox, zygotes
-from workers.isolate.described import described
+from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -121,16 +120,25 @@ def batch(generator, rows):
 """
 
 
-@pytest.fixture
-def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> functools.partial[Description]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
-    return functools.partial(_described, tmp_path)
+MODELS = {
+    "muon": MUON,
+    "cast_logits": CAST_LOGITS,
+    "reading": READING,
+    "padded": PADDED,
+    "half_used": HALF_USED,
+    "scanned": SCANNED,
+    "masked": MASKED.format(least="0.0"),
+    "masked_by_infinity": MASKED.format(least="float('-inf')"),
+}
 
 
-def _described(folder: Path, text: str) -> Description:
-    written(folder, text)
-    return described("model.py:build", (Mesh((("dp", 2),)),))
+@pytest.fixture(scope="module")
+def models(work: Path) -> Mapping[str, Description]:
+    """What is known of each model; one process describes them all."""
+    files = [written(work, text, f"{name}.py").name for name, text in MODELS.items()]
+    answers = descriptions(work, [f"{file}:build" for file in files], (Mesh((("dp", 2),)),))
+    assert [answer.error for answer in answers] == [""] * len(MODELS)
+    return {name: one.description for name, one in zip(MODELS, answers, strict=True) if one.description}
 
 
 def drawn(description: Description, *, dtype: str = "float32", plain: bool = False, parts: int = 1) -> Case:
@@ -142,7 +150,7 @@ def drawn(description: Description, *, dtype: str = "float32", plain: bool = Fal
     case = next(one for one in cases if one.dtype == dtype and one.forms.no_implicit_replication is plain)
     training = msgspec.structs.replace(case.training, steps=2, accumulation=parts)
     data = msgspec.structs.replace(case.data, batch=4 * parts)
-    return msgspec.structs.replace(case, training=training, data=data)
+    return msgspec.structs.replace(case, training=training, data=data, features=msgspec.UNSET)
 
 
 def compared(case: Case, backend: str) -> Comparison:
@@ -151,24 +159,22 @@ def compared(case: Case, backend: str) -> Comparison:
 
 
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
-def test_an_optimizer_that_casts_to_bfloat16_agrees(
-    describe: functools.partial[Description], backend: str
-) -> None:
-    assert compared(drawn(describe(MUON)), backend).verdict == "agree"
+def test_an_optimizer_that_casts_to_bfloat16_agrees(models: Mapping[str, Description], backend: str) -> None:
+    assert compared(drawn(models["muon"]), backend).verdict == "agree"
 
 
 @pytest.mark.parametrize("backend", ["torch_ddp", pytest.param("xla_spmd", marks=pytest.mark.xla)])
 def test_logits_that_the_model_casts_to_float32_agree_in_bfloat16(
-    describe: functools.partial[Description], backend: str
+    models: Mapping[str, Description], backend: str
 ) -> None:
-    assert compared(drawn(describe(CAST_LOGITS), dtype="bfloat16"), backend).verdict == "agree"
+    assert compared(drawn(models["cast_logits"], dtype="bfloat16"), backend).verdict == "agree"
 
 
 @pytest.mark.xla
 def test_a_model_that_reads_a_number_agrees_and_threads_of_one_process_are_refused(
-    describe: functools.partial[Description],
+    models: Mapping[str, Description],
 ) -> None:
-    description = describe(READING)
+    description = models["reading"]
     assert description.layer.reads == {"_local_scalar_dense": 1}
     case = drawn(description, parts=2)
     assert compared(case, "xla_spmd").verdict == "agree"
@@ -179,26 +185,26 @@ def test_a_model_that_reads_a_number_agrees_and_threads_of_one_process_are_refus
 
 
 def test_a_mean_over_valid_targets_agrees_over_ranks_and_parts(
-    describe: functools.partial[Description],
+    models: Mapping[str, Description],
 ) -> None:
-    description = describe(PADDED)
+    description = models["padded"]
     assert description.layer.mean_over == "targets"
     assert compared(drawn(description, parts=2), "torch_ddp").verdict == "agree"
 
 
-@pytest.mark.parametrize("least", ["0.0", "float('-inf')"])
+@pytest.mark.parametrize("name", ["masked", "masked_by_infinity"])
 def test_a_mask_of_the_least_number_of_a_dtype_or_of_infinity_leaves_no_range_and_agrees(
-    describe: functools.partial[Description], least: str
+    models: Mapping[str, Description], name: str
 ) -> None:
-    case = drawn(describe(MASKED.format(least=least)))
+    case = drawn(models[name])
     assert oracle_trace(case).events.in_range
     assert compared(case, "torch_ddp").verdict == "agree"
 
 
 def test_an_unused_half_of_a_chunk_fails_on_plain_dtensor_alone(
-    describe: functools.partial[Description],
+    models: Mapping[str, Description],
 ) -> None:
-    description = describe(HALF_USED)
+    description = models["half_used"]
     assert compared(drawn(description), "torch_dtensor").verdict == "agree"
     (found,) = compared(drawn(description, plain=True), "torch_dtensor").divergences
     assert "backward" in found.detail
@@ -207,9 +213,9 @@ def test_an_unused_half_of_a_chunk_fails_on_plain_dtensor_alone(
 
 @pytest.mark.skipif(not version("torch").startswith("2.9."), reason="torch 2.15 has mended it")
 def test_a_wrong_gradient_of_torchs_scan_is_found_against_the_loop(
-    describe: functools.partial[Description],
+    models: Mapping[str, Description],
 ) -> None:
-    case = drawn(describe(SCANNED))
+    case = drawn(models["scanned"])
     gradient = oracle_trace(case).steps[0]
     assert {name for stage, name in gradient if stage == "backward"} >= {"0.decay", "0.head.weight"}
     found = compared(case, "torch_ddp").divergences

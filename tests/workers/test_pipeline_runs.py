@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees, oracle_trace
 from sharded_cases import S0, R, a_sharded_case
 
@@ -25,7 +26,7 @@ from workers import faults
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 BACKEND = "torch_pipeline"
 STEPS = Training(steps=2, optimizer="momentum", learning_rate=0.0625, clip_norm=0.25)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from installed_packages import needs
 from sample_programs import a_call, a_program
 
 from difftest.cases import numbers
@@ -11,7 +12,7 @@ from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers.isolate import sandbox  # noqa: E402
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 import real_runs
+from installed_packages import needs
 from real_runs import DEADLINE_SECONDS, small_case
 from sample_programs import a_call, a_program
 
@@ -18,7 +19,7 @@ from generators.cases import case_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 
 from workers.isolate import limits, sandbox  # noqa: E402
 from workers.isolate.answers import new_request  # noqa: E402

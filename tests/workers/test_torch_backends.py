@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
+from installed_packages import needs
 from real_runs import oracle_trace
 from samples import a_case
 
@@ -238,7 +239,7 @@ print(torch.utils.deterministic.fill_uninitialized_memory, os.environ["CUBLAS_WO
 def test_gpu_settings_are_full_precision_and_deterministic_except_for_cudnn_attention(
     kernel: str, deterministic: str
 ) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    needs("torch", reason="needs torch: pip install 'difftest[xla]'")
     done = subprocess.run(
         [sys.executable, "-c", EQUALISED, kernel], capture_output=True, text=True, check=True
     )

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+from functools import cache
 
 import msgspec
 import pytest
@@ -11,13 +12,14 @@ from difftest.cases.case import Case, Data
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate, Shard
+from difftest.cases.options import Spelling
 from difftest.findings.facts import facts
 from difftest.judge.comparator import compare
 from generators.cases import case_at
 from workers.backends import candidates, torchax
 from workers.isolate import sandbox
 
-LARGEST = 4
+LARGEST, CASES = 4, 3
 needs_torchax = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torchax", "flax"))),
     reason="needs torchax: pip install -e '.[torchax]'",
@@ -47,23 +49,28 @@ def test_layers_that_call_a_framework_operator_are_unsupported() -> None:
     assert "Collective" in (torchax.unsupported(case) or "")
 
 
+@cache
 def cases() -> list[Case]:
     drawn = (case_at(5, index, max_world_size=LARGEST) for index in itertools.count())
     able = (case for case in drawn if case.world_size > 1 and torchax.unsupported(case) is None)
     float32 = (case for case in able if case.dtype == "float32")  # see known/bfloat16_scalar_on_torchax.py
-    return [without_forms(case) for case in itertools.islice(float32, 3)]
+    return [without_forms(case) for case in itertools.islice(float32, CASES)]
 
 
 def without_forms(case: Case) -> Case:
-    """The case without usual forms, some of which train nothing on a device that is not the host."""
-    return msgspec.structs.replace(case, spelling=msgspec.UNSET)
+    """The case without usual forms, some of which train nothing on a device that is not the host.
+
+    It is compiled cheaply.
+    """
+    return msgspec.structs.replace(case, spelling=Spelling(unoptimised=True))
 
 
 @needs_torchax
 @pytest.mark.slow
 @pytest.mark.xla
-@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.path}-{case.id}")
-def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
+@pytest.mark.parametrize("index", range(CASES))
+def test_a_generated_case_agrees_with_the_oracle(index: int) -> None:
+    case = cases()[index]
     comparison = compare(
         case,
         "torchax",

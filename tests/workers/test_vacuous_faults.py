@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from installed_packages import needs
 from real_runs import small_case
 from rooms import ROOT
 from samples import a_case, candidate, oracle
@@ -115,7 +116,7 @@ def compared(name: str, side: str) -> Comparison:
     ],
 )
 def test_work_on_the_host_is_found_although_the_numbers_are_right(name: str, detail: str) -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     comparison = compared(name, "xla")
     assert {divergence.check for divergence in comparison.divergences} == {"on_device"}
     assert any(detail in divergence.detail for divergence in comparison.divergences)
@@ -131,8 +132,8 @@ def test_a_wrong_oracle_and_constant_results_do_not_agree(name: str, verdict: st
 
 @pytest.fixture
 def _needs_both_sides() -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 
 def self_tested(*arguments: str) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def test_no_campaign_with_a_vacuous_fault_ends_in_green() -> None:
 def test_a_fault_has_one_name_and_spoils_either_a_session_or_a_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    needs("torch", reason="needs torch: pip install 'difftest[xla]'")
     for fault in faults.vacuous_faults().values():
         assert (fault.plant is None) != (fault.work is None)
     monkeypatch.setattr(faults, "all_faults", lambda: {"side_killed": None})

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees, oracle_trace, together
 from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
 
@@ -26,7 +27,7 @@ from workers import faults
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 PAIR, HALVES = Mesh((("dp_shard", 2),)), Mesh((("tp", 2),))
 PARTS = Training(steps=2, accumulation=2, optimizer="momentum", learning_rate=0.0625)
@@ -147,7 +148,7 @@ def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:
     assert "out of bounds for dimension 1 with size 0" in outcome.message
 
 
-FORMS = ("full", "offloaded", "flattened", "loose")
+FORMS = ("full", "offloaded", "flattened", "loose", "sent")
 STATES = {form: featured("state_dict_options", step=1, form=form) for form in FORMS}
 
 
@@ -233,6 +234,23 @@ def test_a_reader_of_torchs_that_confuses_uneven_pieces_is_found() -> None:
     assert any("_S(" in kind for kind in outcome.events.misread)
     compared = compare(case, "torch_tp", "torch", oracle_trace(case), outcome)
     assert [divergence.check for divergence in compared.divergences] == ["full_tensor"]
+
+
+def test_gradients_that_are_added_up_in_another_dtype_than_fsdps_policy_has_are_found() -> None:
+    """The numbers hide it: the computation before it rounds to bfloat16 too."""
+    plain = cut(Regions(sequence=True), Mesh((("dp_shard", 2), ("tp", 2))))
+    promised, narrow = (
+        msgspec.structs.replace(
+            plain, features=(msgspec.structs.replace(MIXED, options={"reduce": dtype, "output": "policy"}),)
+        )
+        for dtype in ("float32", "bfloat16")
+    )
+    reported = []
+    for case, outcome in zip((promised, narrow), together([promised, narrow], "torch_tp"), strict=True):
+        assert isinstance(outcome, Trace)
+        compared = compare(case, "torch_tp", "torch", oracle_trace(case), outcome)
+        reported.append("reduction_dtype" in {divergence.check for divergence in compared.divergences})
+    assert reported == [True, False]
 
 
 SEVERAL = a_sharded_case(

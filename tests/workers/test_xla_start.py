@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import greatest_relative_error
 from sharded_cases import CASES, a_sharded_case
 
@@ -103,7 +104,7 @@ def test_one_client_is_created_and_graphs_settle() -> None:
 )
 def test_runtime_faults_without_wrong_numbers_are_detected(fault: str, check: str) -> None:
     if fault.startswith("jax"):
-        pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+        needs("jax", reason="needs jax: pip install 'difftest[flash]'")
     comparison = compared(started("data_parallel", Training(steps=5)), fault)
     assert {divergence.check for divergence in comparison.divergences} == {check}
 

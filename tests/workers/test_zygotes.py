@@ -16,6 +16,7 @@ from subprocess import PIPE, Popen
 import msgspec
 import psutil
 import pytest
+from installed_packages import needs
 
 import difftest
 import workers
@@ -145,7 +146,7 @@ def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkout of pytorch has such a folder."""
-    pytest.importorskip("torch", reason="needs torch")
+    needs("torch", reason="needs torch")
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('a checkout')")
     monkeypatch.chdir(tmp_path)
@@ -161,7 +162,7 @@ def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file
 
 @pytest.mark.slow
 def test_a_module_that_cannot_be_imported_is_the_reason_that_is_given(folder: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch")
+    needs("torch", reason="needs torch")
     base = Zygote(("json",), folder)
     for zygote in (Zygote(("nowhere",), folder), Zygote(("json", "nowhere"), folder, base)):
         with pytest.raises(
@@ -174,7 +175,7 @@ def test_a_module_that_cannot_be_imported_is_the_reason_that_is_given(folder: Pa
 
 @pytest.mark.slow
 def test_two_requests_that_arrive_together_start_two_ranks(folder: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch")
+    needs("torch", reason="needs torch")
     zygote = Zygote(("json",), folder)
     zygote.warm()
     (address,) = folder.glob("*.socket")
@@ -191,7 +192,7 @@ def test_two_requests_that_arrive_together_start_two_ranks(folder: Path) -> None
 
 @pytest.mark.slow
 def test_processes_that_share_a_folder_share_a_zygote_which_ends_with_the_last_of_them(folder: Path) -> None:
-    pytest.importorskip("torch", reason="needs torch")
+    needs("torch", reason="needs torch")
     connect = CONNECTS.format(folder=str(folder))
     command = [sys.executable, "-c", connect]
     with Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=os.environ) as starter:
@@ -220,7 +221,7 @@ def test_processes_that_share_a_folder_share_a_zygote_which_ends_with_the_last_o
 @pytest.mark.slow
 @pytest.mark.xla
 def test_a_warm_zygote_has_what_torch_xla_looks_for_at_its_first_annotation_and_no_client() -> None:
-    pytest.importorskip("torch_xla", reason="needs torch_xla")
+    needs("torch_xla", reason="needs torch_xla")
     for name in ("torchax", "flax"):
         if find_spec(name) is None:
             pytest.skip("needs torchax: pip install -e '.[torchax]'")

@@ -92,6 +92,11 @@ def all_backends() -> dict[str, Backend]:
     return {name: load(name) for name in plugins.names(__name__) if name != ORACLE}
 
 
+def references() -> dict[str, Backend]:
+    """The backends that run the twins of cases, by name."""
+    return {name: one for name, one in all_backends().items() if one.PROFILE.runs_twins}
+
+
 def following(names: Iterable[str]) -> dict[str, str]:
     """For each backend that can run behind another in the same processes that other, in its environment."""
     leaders = {name: profile(name).follows for name in names}

@@ -54,6 +54,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     from workers.own import loops
     from workers.training import reference_kernels
+    from workers.training.expert_rows import by_rows
+    from workers.training.operators import Operators
     from workers.training.session import Session
 
     reference_kernels.replaced()
@@ -73,6 +75,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         read=read,
         device="cpu",
         spelled=False,
+        operators=Operators(route=by_rows),
         replay=lambda train, joined: _with_noise(case, train, joined),
         environment=_environment(),
     )

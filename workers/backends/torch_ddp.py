@@ -15,6 +15,7 @@ from workers.training.refusals import for_modules_only, mixed_rows
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from torch.distributed import ProcessGroup
 
     from workers.training.session import Session
 
@@ -51,14 +52,20 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     return wrap(member.case, start(member.case, member.rank, module).to(member.device), own)
 
 
-def wrap(case: Case, module: "nn.Module", devices: "list[torch.device] | None" = None) -> "nn.Module":
-    """`DistributedDataParallel` around a module that is on its device already."""
+def wrap(
+    case: Case,
+    module: "nn.Module",
+    devices: "list[torch.device] | None" = None,
+    group: "ProcessGroup | None" = None,
+) -> "nn.Module":
+    """`DistributedDataParallel` around a module that is on its device already, by default over all ranks."""
     from torch.nn.parallel import DistributedDataParallel
 
     options = case.replication
     return DistributedDataParallel(
         module,
         device_ids=devices,
+        process_group=group,
         broadcast_buffers=options.broadcast_buffers,
         bucket_cap_mb=options.bucket_cap_mb,
         find_unused_parameters=options.find_unused_parameters,

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import Shard as TorchShard
 
+    from difftest.judge.events import Events
+    from workers.training.dispatched import Direction
     from workers.training.session import Session
 
 TITLE = "FSDP2"
@@ -60,14 +64,14 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
 
     The last axis must shard, the others must replicate. On an axis of one rank the two are equal.
     """
-    for name, shape in case.model.parameters().items():
+    for name in case.model.parameters():
         placements = by_axis(case, name)
         *before, last = (placements[axis] for axis in axes)
         if isinstance(last, Replicate) and dict(case.layout.mesh.axes)[axes[-1]] > 1:
             return "fully_shard shards every parameter over its axis; the layout replicates one"
         if any(isinstance(p, Shard) for p in before):
             return "fully_shard shards over one axis; the layout shards a parameter over two"
-        if isinstance(last, Shard) and last.dim and _uneven(case, placements, shape, last.dim):
+        if isinstance(last, Shard) and last.dim and uneven(case, name, last.dim):
             return "fully_shard cuts other dims than the first only evenly"
     return None
 
@@ -77,11 +81,10 @@ def by_axis(case: Case, name: str) -> dict[str, Placement]:
     return dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))
 
 
-def _uneven(case: Case, placements: dict[str, Placement], shape: tuple[int, ...], dim: int) -> bool:
-    """Whether the axes that cut `dim`, the axis of tensor parallelism among them, leave a remainder."""
-    return bool(
-        shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh)
-    )
+def uneven(case: Case, name: str, dim: int) -> bool:
+    """Whether the axes that cut a parameter's `dim`, those within a rank's module too, leave a remainder."""
+    size = case.model.parameters()[name][dim]
+    return bool(size % ways(dim, case.layout.parameters[name], case.layout.mesh))
 
 
 @contextmanager
@@ -99,7 +102,25 @@ def session(
 def with_options(case: Case, session: "Session") -> "Session":
     """The session of `fully_shard` with the case's options."""
     factor = case.sharded_by.gradient_divide_factor
-    return replace(session, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+    mixed = noting_reductions(session) if of(case, mixed_precision.Options) else session
+    return replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+
+
+def noting_reductions(session: "Session") -> "Session":
+    """The session, which reports the dtypes in which gradients were added up too."""
+    from workers.torch.reductions import Reductions
+
+    reductions = Reductions()
+
+    @contextmanager
+    def observe(direction: "Direction", module: "nn.Module") -> Iterator[None]:
+        with session.observe(direction, module), reductions.observe(direction, module):
+            yield
+
+    def events() -> "Events":
+        return structs.replace(session.events(), reduced=dict(reductions.counted))
+
+    return replace(session, observe=observe, events=events)
 
 
 def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":

@@ -15,7 +15,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Replicate
 from difftest.cases.pipelining import AXIS
 from workers import sides
-from workers.backends import torch_fsdp
+from workers.backends import torch_ddp, torch_fsdp
 from workers.torch import devices, process_groups
 from workers.training import tp_plan
 
@@ -148,9 +148,7 @@ def _parallelize(member: process_groups.Member, stage: "StageModule") -> None:
 
 def _replicated(member: process_groups.Member, stage: "StageModule") -> "nn.Module":
     """DDP over the data axis; it refuses a module of which nothing is trained."""
-    from torch.nn.parallel import DistributedDataParallel
-
     if not any(parameter.requires_grad for parameter in stage.parameters()):
         return stage
     (axis,) = _data_axes(member.case)
-    return DistributedDataParallel(stage, process_group=member.mesh.get_group(axis))
+    return torch_ddp.wrap(member.case, stage, group=member.mesh.get_group(axis))

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has
+from difftest.cases.twins import PATH as TWINS
 from difftest.ground import plugins
+from difftest.judge.blame import TORCH_ITSELF
 from workers.gpus import gpu_count
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class PlantedFault:
     * `least_gpus`: with fewer GPUs than these no generated case can show it, and it is planted only where it
       is named. Without any GPU `all_faults` leaves it out.
     * `plant(session, case, rank)`: the spoiled session.
+    * `in_torch`: whether it is planted into torch in every process, the oracle's too. Cases are then twins.
     """
 
     name: str
@@ -75,6 +78,7 @@ class PlantedFault:
     plant: Plant
     least_gpus: int = 0
     paths: tuple[str, ...] = ()
+    in_torch: bool = False
 
 
 def planted(  # noqa: PLR0913  the fields of a fault, by name
@@ -135,6 +139,33 @@ def of_feature(
         return has(case, feature) and reaches(case)
 
     return planted(about=about, backends=backends, blame=blame, reaches=with_feature, paths=("features",))
+
+
+def in_torch(
+    *,
+    about: str,
+    reaches: Callable[[Case], bool] = any_case,
+    shows: str = "definitions",
+    path: str = "features",
+) -> Callable[[Plant], PlantedFault]:
+    """As `planted`, for a fault of torch itself on every device, which the backend `shows` shows.
+
+    Its cases are the twins of those of `path`.
+    """
+
+    def decorate(plant: Plant) -> PlantedFault:
+        return PlantedFault(
+            name=plant.__name__,
+            about=about,
+            backends=(shows,),
+            blame=TORCH_ITSELF,
+            reaches=reaches,
+            plant=plant,
+            paths=(path, TWINS),
+            in_torch=True,
+        )
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

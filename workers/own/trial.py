@@ -134,7 +134,7 @@ class Trial:
     def require_comparable(self) -> None:
         """`UsageError` unless float64 works, nothing is random, and outputs have the batch's rows."""
         with Random() as random, loaded.seeded(1):
-            output, loss, module = self.run(torch.float64)
+            output, loss, module = self._in_float64()
         with loaded.seeded(2):
             again, other, repeated = self.run(torch.float64)
         pairs = zip(gradients(module), gradients(repeated), strict=True)
@@ -150,6 +150,15 @@ class Trial:
                 f"{tuple(output.shape)}; needed: ({ROWS}, ...)"
             )
             raise UsageError(msg)
+
+    def _in_float64(self) -> tuple[Tensor, Tensor, nn.Module]:
+        """As `run`; what fails in float32 too, as a user runs it, is refused without naming a dtype."""
+        try:
+            return self.run(torch.float64)
+        except UsageError as error:
+            if refused := self.refusal(torch.float32):
+                raise UsageError(refused.replace(" fails in float32: ", " fails: ", 1)) from error
+            raise
 
     def refusal(self, dtype: torch.dtype) -> str:
         """Why the module does not run in `dtype`; empty if it does."""

@@ -61,3 +61,31 @@ def lightning(**options: Any) -> Any:  # noqa: ANN401  a Callback
                 self.recorder.close()
 
     return Recording()
+
+
+def torchtitan(trainer: Any, **options: Any) -> Recorder:  # noqa: ANN401  a torchtitan.trainer.Trainer
+    """Records a Trainer of torchtitan, from before its `train()` until its `close()`.
+
+    Its model does not return the loss. What a rank computes is its share of the whole batch's mean.
+    """
+    recorder = record(trainer.model_parts, list(trainer.optimizers), **options)
+    ranks = recorder.data_ranks
+    step, pass_, close = trainer.train_step, trainer.forward_backward_step, trainer.close
+    losses: list[Any] = []
+
+    def forward_backward_step(**given: Any) -> Any:  # noqa: ANN401  the loss
+        loss = pass_(**given)
+        losses.append(loss.detach())
+        return loss
+
+    def train_step(batches: Any) -> None:  # noqa: ANN401  an iterator
+        losses.clear()
+        step(batches)
+        recorder.step(sum(losses) * ranks)
+
+    def end() -> None:
+        recorder.close()
+        close()
+
+    trainer.forward_backward_step, trainer.train_step, trainer.close = forward_backward_step, train_step, end
+    return recorder

@@ -1,8 +1,8 @@
 """Rounding-size noise for a run that shows what rounding alone may do to a training.
 
-Each parameter at the start, each floating-point input, each output of a module without children, its gradient
-and each parameter's gradient is multiplied with 1 + u or 1 - u, element by element, where u is some units in
-the last place of its dtype. Copies of a tensor on several ranks get the same noise.
+Each parameter at the start and after each update, each floating-point input, each output of a module without
+children, its gradient and each parameter's gradient is multiplied with 1 + u or 1 - u, element by element,
+where u is some units in the last place of its dtype. Copies of a tensor on several ranks get the same noise.
 """
 
 import zlib

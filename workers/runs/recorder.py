@@ -96,7 +96,7 @@ class Recorder:
         perturb: float,
         seed: int,
     ) -> None:
-        self.folder, self.rank = folder, world()[0]
+        self.folder, self.rank, self.data_ranks = folder, world()[0], batch.ranks
         self._models, self._optimizers, self._every = models, optimizers, every
         self._step, self._calls, self._begun = 0, 0, False
         averaging = 1 / batch.ranks if averages(models) else 1.0
@@ -216,6 +216,8 @@ class Recorder:
             self._parameters(layout.GRADIENT)
 
     def _after_update(self, *_: object) -> None:
+        if self._noise:  # every update rounds, so that runs part from step to step
+            self._noise.on_parameters("updated", self._named())
         if self._watch.active:
             self._parameters(layout.UPDATED)
         self._calls += 1

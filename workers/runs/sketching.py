@@ -22,8 +22,8 @@ from difftest.runs.layout import BUCKETS
 SIDE = 8
 """The buckets along one of two dims."""
 
-CHUNK = 1 << 17
-"""How many elements are summed at a time on a CPU, whose cache holds them."""
+CHUNK = 1 << 18
+"""How many elements are summed at a time on a CPU, whose cache holds them; each time takes 0.1 ms more."""
 
 CHUNK_ON_DEVICE = 1 << 26
 
@@ -131,35 +131,28 @@ def numbers(
         ends = torch.tensor([0.0, math.inf, -math.inf, 0.0, 0.0, 0.0], dtype=precise, device=x.device)
         return torch.cat([torch.zeros(BUCKETS, dtype=precise, device=x.device), ends])
     sign = signs.of(x.shape, start, steps, x)
-    sketch, squares, least, most = None, [], [], []
     if not x.dtype.is_floating_point:
         x = x.to(precise)
     blocks = [*_blocks(x.shape, CHUNK if x.device.type == "cpu" else CHUNK_ON_DEVICE)]
+    room = x.new_empty(x[blocks[0]].numel(), dtype=precise) if x.device.type == "cpu" else None
+    sketches, squares = [], []
     for block in blocks:
-        values = x[block]
-        low, high = torch.aminmax(values)
-        least.append(low)
-        most.append(high)
-        signed = (values * sign[block]).to(precise)  # exact in any dtype
+        signed = _signed(x[block], sign[block], precise, room)
         flat = signed.reshape(-1)
         squares.append(torch.dot(flat, flat))
         begin = [first + own.start for first, own in zip(start, block, strict=True)]
-        folded = _folded(signed, begin, counts)
-        sketch = folded if sketch is None else sketch.add_(folded)
-    if sketch is None:
-        msg = "a block with elements has no rows"
-        raise AssertionError(msg)
+        sketches.append(_folded(signed, begin, counts))
     square = torch.stack(squares).sum()
-    rest = torch.stack(
-        [
-            square,
-            torch.stack(least).min().to(precise),
-            torch.stack(most).max().to(precise),
-            *_not_finite(x, blocks, square),
-            torch.full_like(square, x.numel()),
-        ]
-    )
-    return torch.cat([sketch, rest])
+    ends = [end.to(precise) for end in torch.aminmax(x)]
+    counted = (*_not_finite(x, blocks, square), torch.full_like(square, x.numel()))
+    return torch.cat([torch.stack(sketches).sum(0), torch.stack([square, *ends, *counted])])
+
+
+def _signed(values: Tensor, sign: Tensor, precise: torch.dtype, room: Tensor | None) -> Tensor:
+    """The elements with their signs, exact in any dtype; in `room` where that is cheaper than new memory."""
+    if room is None:
+        return (values * sign).to(precise)
+    return torch.mul(values, sign, out=room[: values.numel()].view(values.shape))
 
 
 def _not_finite(x: Tensor, blocks: Sequence[tuple[slice, ...]], square: Tensor) -> tuple[Tensor, Tensor]:

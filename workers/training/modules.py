@@ -22,7 +22,8 @@ class Chain(nn.Sequential):
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """(batch, [sequence,] width) to the same with the last layer's width."""
         for layer in self:
-            inputs = layer(inputs, extras) if isinstance(layer, Reader) else layer(inputs)
+            wrapped = getattr(layer, "module", layer)  # FSDP1 puts a wrapper around a block
+            inputs = layer(inputs, extras) if isinstance(wrapped, Reader) else layer(inputs)
         return inputs
 
 

@@ -1,8 +1,10 @@
 """Operators that torch.nn has no layer for and that each side implements in its own way.
 
-They are flash attention, collectives, moves to other placements, and recomputation of a block.
+They are flash attention, collectives, moves to other placements, the way of rows to experts, and
+recomputation of a block.
 
-The functions here define the operators on whole tensors, and the oracle uses them. A backend whose framework
+The functions here define the operators on whole tensors, and the oracle uses them, but for the rows of
+experts, which it takes one by one (`workers.training.expert_rows`). A backend whose framework
 has an operator of its own puts that into its session's `Operators`.
 """
 
@@ -17,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.operator import Memory
 from difftest.cases.layers.redistribute import Redistribute
+from workers.training.expert_rows import Route, at_once
 from workers.training.memory import laid_out
 
 
@@ -194,4 +197,5 @@ class Operators:
     move: Callable[[Tensor, Redistribute], Tensor] = move
     recompute: Callable[..., Tensor] = recompute
     lay_out: Callable[[Tensor, Memory], Tensor] = laid_out
+    route: Route = at_once
     grouped: bool = False

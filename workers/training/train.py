@@ -53,6 +53,7 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
         dtypes=Dtypes(session.dtype, session.wide),
         checkpointing=case.training.checkpointing,
         spelling=forms,
+        dispatch=case.dispatched_by,
         seed=case.seed,
         rounded=getattr(torch, case.dtype),
     )
@@ -322,7 +323,8 @@ def state(module: nn.Module) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    return name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_module.")
+    plain = name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_module.")
+    return plain.replace("_fsdp_wrapped_module.", "")
 
 
 OPTIMIZERS: dict[str, tuple[Any, dict[str, float]]] = {

@@ -11,7 +11,7 @@ from difftest.cases.schema import Size, Step
 class Options(FeatureOptions, frozen=True):
     """The first of them, and how many they are."""
 
-    PATH: ClassVar[str] = "pipelines"
+    PATHS: ClassVar[tuple[str, ...]] = ("pipelines",)
 
     first: Step
     count: Size

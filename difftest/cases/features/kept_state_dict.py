@@ -9,7 +9,7 @@ from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 class Options(FeatureOptions, frozen=True):
     """It has none."""
 
-    PATH: ClassVar[str] = "wrappers"
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers",)
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:

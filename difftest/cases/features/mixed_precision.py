@@ -9,7 +9,7 @@ from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 class Options(FeatureOptions, frozen=True):
     """The dtype in which gradients are reduced, and who makes the output float32 again."""
 
-    PATH: ClassVar[str] = "wrappers"
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "regions")
 
     reduce: Literal["float32", "bfloat16"]
     output: Literal["policy", "loss"]

@@ -11,7 +11,7 @@ from difftest.cases.script_values import python
 class Options(FeatureOptions, frozen=True):
     """The block, and of how many forward passes each the last uses it."""
 
-    PATH: ClassVar[str] = "wrappers"
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers",)
 
     block: TensorName
     parts: Size

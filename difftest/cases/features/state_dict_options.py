@@ -11,26 +11,27 @@ class Options(FeatureOptions, frozen=True):
     """The step before which that is, and in what form the state is.
 
     It is whole on every rank (`full`), in pieces on the host (`offloaded`), whole on the first rank and
-    sent from there when it is loaded (`broadcast`), in pieces with a `flattened` state of the optimizer, or
+    sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its two halves, for the module
+    and for the optimizer (`sent`), in pieces with a `flattened` state of the optimizer, or
     in pieces that are loaded without `strict` (`loose`).
     """
 
-    PATH: ClassVar[str] = "wrappers"
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers",)
 
     step: Step
-    form: Literal["full", "offloaded", "broadcast", "flattened", "loose"]
+    form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose"]
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """Not before the first step, when there is no state yet; not beside what loads or changes sets.
 
-        `broadcast` is not drawn: two ranks of FSDP2 hang, and with DDP gloo aborts. Whose fault that
-        is has not been traced.
+        `broadcast` is not drawn: it fails on all ranks but the first, for which the others wait until
+        the run's deadline (`known/broadcast_state_dict.py`).
         """
         others = ("averaged_weights", "distributed_checkpoint", "save_and_load", "kept_state_dict")
         if case.training.steps == 1 or has(case, *others, "frozen", "unfreezing", "parameter_groups"):
             return None
-        forms = ("full", "offloaded", "flattened", "loose")
+        forms = ("full", "offloaded", "flattened", "loose", "sent")
         return {"step": range(1, case.training.steps), "form": forms}
 
     def spelled(self, _training: Training) -> None:

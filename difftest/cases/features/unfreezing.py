@@ -12,7 +12,7 @@ from difftest.cases.script_values import python
 class Options(FeatureOptions, frozen=True):
     """The parameter, and the step from which it is trained."""
 
-    PATH: ClassVar[str] = "wrappers"
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers",)
 
     name: TensorName
     step: Step

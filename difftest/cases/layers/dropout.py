@@ -40,6 +40,12 @@ class Dropout(Layer, frozen=True, kw_only=True, tag="dropout"):
         kept = random.random((*lead, self.width)) >= self.share
         return np.asarray(kept / (1.0 - self.share), dtype=np.float64)
 
+    def mask_spelled(self, lead: str, torch_by: str | None = None) -> str:
+        """The same in a script."""
+        shape = f"{lead} {self.width}"
+        drawn = f"RNG.random(({shape}))" if torch_by is None else f"torch.rand(({shape}){torch_by})"
+        return f"({drawn} >= {self.share}) / {1.0 - self.share}"
+
     def contradiction(self) -> str:
         """The share may not be so large that nothing is left."""
         return (

@@ -57,8 +57,11 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
         products = (values * weights["weight"]).summed(self.inputs)
         return products + weights["bias"] if self.bias else products
 
-    def gradient_ranges(self, values: Range, gradient: Range, rows: int) -> Mapping[str, Range]:
+    def gradient_ranges(
+        self, values: Range, gradient: Range, rows: int, weights: Mapping[str, Range]
+    ) -> Mapping[str, Range]:
         """Sums over the rows."""
+        del weights
         bias = {"bias": gradient.summed(rows)} if self.bias else {}
         return {"weight": (gradient * values).summed(rows)} | bias
 

@@ -12,25 +12,18 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn import functional
 
-TABLE = torch.arange(16).reshape(4, 4)
-
-
-def batch_norm(to: object) -> torch.Tensor:
-    mean = to(torch.zeros(4), None)
-    functional.batch_norm(to(TABLE.float(), 1), mean, to(torch.ones(4), None), training=True)
-    return mean
-
 
 def main(rank: int, rendezvous: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
-
-    def placed(tensor: torch.Tensor, dim: int | None) -> torch.Tensor:
-        return distribute_tensor(tensor, mesh, [Replicate() if dim is None else Shard(dim)])
-
-    expected, actual = batch_norm(lambda tensor, _: tensor), batch_norm(placed).full_tensor()
-    print(f"expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
-    sys.exit(not (actual.dtype != expected.dtype or not torch.equal(actual, expected)))
+    x, expected = torch.arange(16.0).reshape(4, 4), torch.zeros(4)
+    functional.batch_norm(x, expected, torch.ones(4), training=True)
+    mean, variance = (distribute_tensor(one, mesh, [Replicate()]) for one in (torch.zeros(4), torch.ones(4)))
+    functional.batch_norm(distribute_tensor(x, mesh, [Shard(1)]), mean, variance, training=True)
+    actual = mean.full_tensor()
+    if rank == 0:
+        print(f"running mean: expected {expected.tolist()}, actual {actual.tolist()}")
+    sys.exit(torch.equal(actual, expected))
 
 
 if __name__ == "__main__":

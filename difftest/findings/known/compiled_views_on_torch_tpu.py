@@ -1,6 +1,6 @@
 """`torch.compile`: a result and a view of it do not share memory, so a write into the view is lost.
 
-Eager they do.
+Without `torch.compile` they share it.
 torch_tpu 0.2.0 with torch 2.15.0, on XLA:CPU: `TPU_LIBRARY_PATH` names the PJRT plugin of
 `difftest environments make torch_tpu`.
 Exits 0 while the fault is there.

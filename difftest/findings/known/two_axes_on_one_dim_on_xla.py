@@ -21,5 +21,6 @@ weight = torch.zeros(8, 8).to(torch_xla.device())
 distribute_tensor(weight, mesh, [Shard(0), Shard(0)])
 held = {tuple(shard.data.shape) for shard in XLAShardedTensor(weight).local_shards}
 spec = torch_xla._XLAC._get_xla_sharding_spec(weight)
-print(f"expected every device to hold (2, 8), actual {sorted(held)}, {spec}")
+print(spec)
+print(f"the shards that devices hold: expected [(2, 8)], actual {sorted(held)}")
 sys.exit(held == {(2, 8)})

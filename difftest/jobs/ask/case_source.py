@@ -10,6 +10,7 @@ from difftest.campaign.groups import MOST_CASES
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.resets import plain
+from difftest.cases.twins import twin
 from difftest.findings.known_cases import known_cases
 from difftest.jobs.ask.options import USUAL_PATHS, Model, option, paths_option
 
@@ -91,6 +92,8 @@ class Drawing:
             return known_cases()[number.index]
         if number.series == Series.CONTROL:
             return plain(self.case(number.index))
+        if number.series == Series.REFERENCE:
+            return twin(self.case(number.index))
         paths, most_ranks = self.paths or None, self.max_world_size
         if self.model:
             return own.case_at(self.model, self.seed, number, wanted=paths, max_world_size=most_ranks)

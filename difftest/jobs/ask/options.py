@@ -31,7 +31,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 USUAL_PATHS = (
-    "all but blocks, collective_layouts, features, modules, pipelines, regions, several_meshes, "
+    "all but blocks, collective_layouts, experts, features, modules, pipelines, regions, several_meshes, "
     "unused_results and wrappers"
 )
 """The paths of a campaign that names none, in words."""

@@ -31,6 +31,9 @@ CASES = 40
 TWICE_EVERY = 8
 """How often a case is run twice: a second run shows nondeterminism, and costs as much as the first."""
 
+REFERENCES_EVERY = 8
+"""How many cases there are for each twin, which costs less than half of a case."""
+
 FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 
 
@@ -51,7 +54,8 @@ MostInconclusive: TypeAlias = Annotated[
     ),
 ]
 OutFolder: TypeAlias = Annotated[
-    Path | str, option(type=Out(), help="The folder or address of corpus and reports.")
+    Path | str,
+    option(type=Out(), help="The folder, or object storage, of the corpus and the reports."),
 ]
 
 
@@ -95,6 +99,13 @@ class CampaignPlan(Drawing):
             help="Run every Nth case twice to detect nondeterminism; 0 disables.",
         ),
     ]
+    references_every: Annotated[
+        int,
+        option(
+            type=click.IntRange(min=0),
+            help="Run the twin of one in N cases on references of another make; 0 disables.",
+        ),
+    ] = REFERENCES_EVERY
     fresh: Annotated[
         bool,
         option(

@@ -44,6 +44,10 @@ def read_target(target: Path) -> CaseTarget:
     """
     if target.name == FINDING:
         target = target.parent
+    if not target.exists() and target.name == str(target) and not target.suffix:
+        ways = f"a finding's folder, such as {EXAMPLE}, or a case file"
+        msg = f"no finding or file {str(target)!r}; give the last eight characters of a fingerprint, {ways}"
+        raise UsageError(msg)
     if not target.is_dir():
         return CaseTarget(read_case(target), None)
     if not (target / FINDING).is_file():

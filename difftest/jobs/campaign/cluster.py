@@ -46,6 +46,7 @@ class Cluster:
         *,
         backends: Mapping[str, BackendTraits] | None = None,
         twice_every: int = 0,
+        references: Iterable[str] = (),
     ) -> Campaign:
         """A campaign that runs here, on `backends` or else on all of the cluster's."""
         from workers.backends import following
@@ -61,6 +62,7 @@ class Cluster:
             workers=self.workers,
             capacity=self.pool.capacity,
             twice_every=twice_every,
+            references=frozenset(references),
         )
 
     def cut_at(self, end: float) -> None:

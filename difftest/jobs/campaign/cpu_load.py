@@ -1,4 +1,4 @@
-"""Load on the machine: processes that only take CPU time, beside which races have more to race with."""
+"""Load on the machine: CPU-bound processes, beside which races have more to race with."""
 
 import os
 import subprocess

@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -27,9 +28,13 @@ from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.campaign.control import MOST_CASES, run_controls
 from difftest.jobs.campaign.progress import FirstComparison, Meter
 from difftest.jobs.campaign.tally import NO_EVIDENCE, Tally
+from difftest.jobs.campaign.twin_cases import with_twins
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import CampaignRecord
+
+if TYPE_CHECKING:
+    from workers.backends import Backend
 
 SAMPLED = 3
 """How many recorded cases are compared with those of the seed."""
@@ -58,16 +63,28 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
     """The requested campaign on a cluster, without the cases that `ledger` keeps from its backends."""
     from workers.backends import candidates
 
-    backends = candidates(request.backends)
+    others = chosen_references(request)
+    backends = candidates(request.backends) | others
     with on_cluster(backends, workers=request.workers, address=request.address) as cluster:
         campaign = cluster.campaign(
             define(request).name,
             corpus,
             backends=with_quarantine(backends, ledger, utc_today()),
             twice_every=request.twice_every,
+            references=others,
         )
         cluster.cut_at(request.end + GRACE_SECONDS)
         yield FirstComparison(campaign).watched()
+
+
+def chosen_references(request: CampaignRequest) -> "Mapping[str, Backend]":
+    """The references that run twins: those named, or all where no backend is; none for a user's own model."""
+    from workers.backends import references
+
+    if not request.references_every or request.model:
+        return {}
+    named = request.backends or tuple(references())
+    return {name: reference for name, reference in references().items() if name in named}
 
 
 def run_cases(
@@ -90,7 +107,7 @@ def run_cases(
         blind=partial(blind_places, ledger, today=today),
     )
     campaign = until(endless, request.end)
-    tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
+    tally = recorded_tally(campaign.name, campaign.ordinary(), campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
@@ -99,7 +116,8 @@ def run_cases(
         try:
             gather_postponed(campaign)
             first = list[tuple[int, Case]]()
-            for progress in run(campaign, begun_before(cases, last), recorded):
+            drawn = with_twins(campaign, cases, request.references_every)
+            for progress in run(campaign, begun_before(drawn, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
                 first += [(progress.result.index, progress.result.case)] * (len(first) < MOST_CASES)

@@ -15,6 +15,7 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
+from difftest.cases.twins import is_twin
 from difftest.findings import titles
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
@@ -126,7 +127,7 @@ class Meter:
     def __init__(self, cases: int | None, end: float, cut: float, ledger: Ledger) -> None:
         self._cases, self._end, self._cut, self._ledger = cases, end, cut, ledger
         self._start, self._ended = time.monotonic(), threading.Event()
-        self._done = self._new = self._known = self._runs = 0
+        self._done = self._programs = self._new = self._known = self._runs = 0
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
 
     def __enter__(self) -> Self:
@@ -142,7 +143,9 @@ class Meter:
 
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it. What torch leaves open is no finding to count."""
-        self._done += not progress.result.postponed
+        counts = not progress.result.postponed and not is_twin(progress.result.case)
+        self._done += counts
+        self._programs += counts and progress.result.case.model.is_program
         self._runs += progress.result.counted_runs
         shown = [self._line_of(finding, progress) for finding in progress.new]
         self._known += sum(line.startswith(KNOWN) for line in shown)
@@ -151,7 +154,7 @@ class Meter:
             self._left() if self._end < float("inf") else ""
         )  # tqdm itself estimates the time for a number of cases
         self._bar.set_postfix_str(f"{self._findings()}{left}")
-        self._bar.update()
+        self._bar.update(int(not is_twin(progress.result.case)))
         for line in shown:
             self._bar.write(line, file=sys.stderr)
 
@@ -162,10 +165,10 @@ class Meter:
 
     def _line(self) -> str:
         rate = 60 * self._done / (time.monotonic() - self._start)
-        total = f"/{self._cases}" if self._cases else ""
-        cases = f"{self._done}{total} cases" if self._cases else counted(self._done, "case")
+        cases = in_words(self._done - self._programs, self._programs)
+        total = f" of {self._cases}" if self._cases else ""
         runs = f", {counted(self._runs, 'run')}" if self._runs else ""
-        return f"{cases}, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
+        return f"{cases}{total}, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
 
     def _findings(self) -> str:
         return counted(self._new, "new finding") + (f", {self._known} known" if self._known else "")

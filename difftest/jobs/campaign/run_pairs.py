@@ -42,14 +42,15 @@ def compare_runs(  # noqa: PLR0913  what the command was given
     if len(folders) != 2:  # noqa: PLR2004  a pair
         msg = f"{len(folders)} recorded runs are given; two are compared (further ones with --noise)"
         raise UsageError(msg)
-    comparison = compare(folders[0], folders[1], noise=noise, names=names_of(names))
+    renamed = names_of(names)
+    comparison = compare(folders[0], folders[1], noise=noise, names=renamed)
     if out:
         from reports.page.runs import FILENAME, render
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / FILENAME, render(comparison))
-    more, words = search(names_of(names)) if search and comparison.status == 1 else ({}, [])
+    more, words = search(renamed) if search and comparison.status == 1 else ({}, [])
     if as_json:
         print_json(comparison.described() | {"status": comparison.status} | more)
     else:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.findings.faults import KNOWN, KnownFault, read_faults
+from difftest.findings.faults import KnownFault, read_faults
 from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
 from difftest.ground.plugins import IN
@@ -94,7 +94,7 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
             raise UsageError(msg)
         return Program(scripts=(text,), python=_python(environment) if environment else python_of(backend))
     if not target.is_file():
-        msg = f"{str(target)!r} is no finding, no file, and no fault of {KNOWN.name!r}; allowed: {_allowed()}"
+        msg = f"{str(target)!r} is no finding, no file, and no known fault of XLA; known faults: {_allowed()}"
         raise UsageError(msg)
     if target.suffix == ".py":
         return Program(scripts=(read_script(target, trust=trust)[0],), python=_python(environment))

@@ -19,8 +19,6 @@ from difftest.jobs.ask.consent import require_own_finding
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing import quotations
 from difftest.jobs.filing.ablation import ablated
-from difftest.jobs.filing.accusation import Program, accuse
-from difftest.jobs.filing.accusation import keep as keep_accusation
 from difftest.jobs.filing.draft import Issue, read_text, write_issue
 from difftest.jobs.filing.execution import Machine, executing, python_of
 from difftest.jobs.filing.filing import Filing
@@ -173,12 +171,15 @@ class Chain:
         """Names the pass of XLA that is at fault, which the compiler's maintainers ask for."""
         if (self.tracker or filing.tracker) != COMPILER_TRACKER or GUILTY_PASS in filing.finding.evidence:
             return filing
+        from difftest.jobs.filing import accusation
+
         self.say("passes: evaluates the module after every pass of XLA")
-        python = python_of(filing.finding.divergence.backend)
+        scripts = (read_text(filing.folder / SCRIPT),)
+        program = accusation.Program(scripts=scripts, python=python_of(filing.finding.divergence.backend))
         with Working("passes", counts=False):
-            made = accuse(Program(scripts=(read_text(filing.folder / SCRIPT),), python=python))
+            made = accusation.accuse(program)
         self.say(f"passes: {made.sentence()}")
-        return filing.after(keep_accusation(filing.folder, made))
+        return filing.after(accusation.keep(filing.folder, made))
 
     def _recompile(self, filing: Filing, script: str) -> Filing:
         """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""

@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,17 @@ from difftest.jobs.installed import environments
 from difftest.runs.compare import compare
 from difftest.runs.comparison import DIFFER, UNDECIDED
 from difftest.runs.layout import RECORDING
-from difftest.runs.read import Run, read
+from difftest.runs.read import read
 from difftest.runs.releases import Change, changes, requirements
 
 HOME = "releases"
 """The folder of the user's state in which the environments are."""
 
-NEITHER = "the first run's packages"
+NEITHER, ALL = "the first run's packages", "the second run itself"
+"""The ends of the search; the second run is known to differ."""
 
 MOST_OUTPUT = 600
-"""Characters of a failed script's output that are shown, its last ones."""
+"""Characters of a failed script's output that are shown at most, its last lines."""
 
 
 @dataclass(kw_only=True)
@@ -50,21 +51,26 @@ class ByRelease:
         """Bisects, and says on standard error what each environment gave."""
         first, second = (read(run) for run in self.runs)
         changed = changes(first, second)
-        labels = [NEITHER, *(change.label for change in changed)]
+        labels = _labels(changed)
 
         def ask(label: str) -> VersionResult:
-            result = self._tried(first, changed[: labels.index(label)], label)
+            if label == ALL:
+                return VersionResult(version=label, shown=1, times=1)
+            wanted = requirements(first, second, changed[: labels.index(label)], requirement())
+            result = self._tried(wanted, label)
             words = {"shown": "differs from", "absent": "is equal to"}.get(
                 result.answer, "gave no answer beside"
             )
             click.echo(f"up to {label}: {words} {self.runs[0]}", err=True)
             return result
 
-        return bisect(labels, ask), changed
+        result = bisect(labels, ask)
+        if (result.last, result.first) == (labels[-2], ALL):  # no package parts the runs
+            result = replace(result, verdict="in none", last="", first="")
+        return result, changed
 
-    def _tried(self, first: Run, changed: Sequence[Change], label: str) -> VersionResult:
-        """Runs the script with some changes, and compares it with the first run."""
-        wanted = requirements(first, changed, requirement())
+    def _tried(self, wanted: Sequence[str], label: str) -> VersionResult:
+        """Runs the script in an environment of its own, and compares it with the first run."""
         digest = hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:12]
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "run"
@@ -81,7 +87,7 @@ class ByRelease:
             except (InfrastructureError, OSError) as error:
                 return VersionResult(version=label, output=str(error))
             if done.returncode or not out.exists():
-                return VersionResult(version=label, output=(done.stderr or done.stdout)[-MOST_OUTPUT:])
+                return VersionResult(version=label, output=_end(done.stderr or done.stdout))
             verdict = compare(self.runs[0], out, noise=self.noise, names=self.names or None).verdict
         if verdict == UNDECIDED:
             return VersionResult(version=label, output=verdict)
@@ -89,12 +95,21 @@ class ByRelease:
         return VersionResult(version=label, shown=shown, absent=not shown, times=1, output=verdict)
 
 
+def _end(output: str) -> str:
+    """The last whole lines of what a script printed."""
+    return output if len(output) <= MOST_OUTPUT else output[-MOST_OUTPUT:].partition("\n")[2]
+
+
 def suspects(result: Bisected, changed: Sequence[Change]) -> list[Change]:
     """The changes of which one brings the difference: one, or several that work only together."""
-    labels = [NEITHER, *(change.label for change in changed)]
     if result.verdict != "came":
         return []
+    labels = _labels(changed)
     return list(changed[labels.index(result.last) : labels.index(result.first)])
+
+
+def _labels(changed: Sequence[Change]) -> list[str]:
+    return [NEITHER, *(change.label for change in changed), ALL]
 
 
 def lines(result: Bisected, changed: Sequence[Change]) -> Iterator[str]:
@@ -122,5 +137,5 @@ def described(result: Bisected, changed: Sequence[Change]) -> dict[str, Any]:
         "verdict": result.verdict,
         "changes": [change.label for change in changed],
         "suspects": [change.label for change in suspects(result, changed)],
-        "answers": {one.version: one.answer for one in result.results},
+        "answers": {one.version: one.answer for one in result.results if one.version != ALL},
     }

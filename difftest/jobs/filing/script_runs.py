@@ -74,11 +74,8 @@ GRAPHS = (
 HLO_FLAGS = "--xla_dump_hlo_as_text --xla_dump_hlo_module_re=jit_.*"
 """XLA writes what JAX compiles, as text; JAX gives it such names."""
 
-_ORIGINS = re.compile(
-    r", metadata=\{[^{}]*\}|^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*\n",
-    re.MULTILINE,
-)
-"""What HLO says of the places in the script that instructions come from."""
+_ORIGIN = re.compile(r", metadata=\{[^{}]*\}")
+"""What HLO says of the place in the script that an instruction comes from."""
 
 MOST_FILES, MOST_BYTES = 16, 1_000_000
 """The most files to keep, and the most bytes of each."""
@@ -180,13 +177,15 @@ def compiled_hlo(text: str, python: str = sys.executable) -> str:
 
     The script may end in any way. Flags of XLA that it sets must follow those of the variable `XLA_FLAGS`.
     """
+    from difftest.passes.hlo import TABLES
+
     with own_folder("graphs") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={folder} {HLO_FLAGS}"}
         execute([python, str(file)], folder, flags, SECONDS)
         graphs = sorted(folder.glob("*.before_optimizations.txt"))
-        text = _ORIGINS.sub("", graphs[-1].read_text()) if graphs else ""
+        text = _ORIGIN.sub("", TABLES.sub("", graphs[-1].read_text())) if graphs else ""
         return re.sub(r"\n{3,}", "\n\n", text)
 
 

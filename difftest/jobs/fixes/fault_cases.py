@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from difftest.cases.case import Case
-from difftest.findings.faults import KnownFault, read_faults
+from difftest.findings.faults import KNOWN, KnownFault, read_faults
 from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
@@ -43,8 +43,14 @@ def read(target: str) -> FaultCases:
 
     And for a known fault without a case: a script alone has no neighbours.
     """
-    fault = next((one for one in read_faults() if one.name == target), None)
-    return _of_known(fault) if fault else _of_finding(target)
+    fault = next((one for one in read_faults() if target in (one.name, f"{one.name}.py")), None)
+    if fault is not None:
+        return _of_known(fault)
+    folder = located(Path(target))
+    if not folder.exists():
+        msg = f"{target!r} is no known fault and no finding; known faults are the files of {KNOWN}"
+        raise UsageError(msg)
+    return _of_finding(folder)
 
 
 def _of_known(fault: KnownFault) -> FaultCases:
@@ -68,8 +74,8 @@ def _of_known(fault: KnownFault) -> FaultCases:
     return FaultCases(name=fault.name, cases=cases, package=fault.needs, attribute=attribute)
 
 
-def _of_finding(target: str) -> FaultCases:
-    subject = read_finding(located(Path(target)))
+def _of_finding(folder: Path) -> FaultCases:
+    subject = read_finding(folder)
     shown, name = subject.finding.divergence, subject.finding.fingerprint
 
     def attribute(other: Divergence, case: Case) -> str:

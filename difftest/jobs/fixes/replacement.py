@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError, UsageError
-from difftest.jobs.installed.environments import make
+from difftest.jobs.installed.environments import make_of
 from difftest.jobs.installed.recipes import everything, of_release
 from difftest.jobs.watch.places import place
 from difftest.jobs.watch.releases import parsed
@@ -66,15 +66,16 @@ def _of_wheel(file: Path, say: Callable[[str], None]) -> str:
         str(file.resolve()) if requirement.startswith(own) else requirement
         for requirement in everything(chosen)
     )
-    say(f"makes the environment {called}: {', '.join(chosen.requirements)}, with {file}")
-    folder = made_environments.home() / called
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    make(folder, requirements)
+    words = f"makes the environment {called}: {', '.join(chosen.requirements)}, with {file}"
+    make_of(chosen, made_environments.home() / called, requirements, lambda: say(words))
     return called
 
 
 def _of_patch(file: Path, over: str, say: Callable[[str], None]) -> str:
-    """A copy of the environment `over` with the patch applied; files that it does not change are links."""
+    """A copy of the environment `over` with the patch applied; files that it does not change are links.
+
+    Python files that no package has, such as the tests of a pull request, are left out.
+    """
     try:
         text = file.read_text()
     except (OSError, UnicodeError) as error:
@@ -85,13 +86,19 @@ def _of_patch(file: Path, over: str, say: Callable[[str], None]) -> str:
         names = ", ".join(patched) or "nothing"
         msg = f"patch {str(file)!r} changes {names}; allowed: Python files of packages"
         raise UsageError(msg)
+    packages = _packages(_root(over))
+    others = [name for name in patched if not (packages / Path(name).parts[0]).is_dir()]
+    if len(others) == len(patched):
+        msg = f"patch {str(file)!r} changes no file of a package in {packages}, only {', '.join(patched)}"
+        raise UsageError(msg)
     digest = sha256((over + text).encode()).hexdigest()[:DIGEST_LENGTH]
     called = f"patched_{digest}"
     folder = made_environments.home() / called
     if made_environments.python(called) is None:
-        say(f"makes the environment {called}: {over or 'this one'} with {file}")
+        without = f", without {', '.join(others)}, which no package has" if others else ""
+        say(f"makes the environment {called}: {over or 'this one'} with {file}{without}")
         _copy(_root(over), folder)
-        _apply(file.resolve(), folder)
+        _apply(file.resolve(), folder, others)
         (folder / made_environments.COMPLETE).write_text("\n".join((over or HERE, str(file.resolve()))))
     return called
 
@@ -133,10 +140,17 @@ def _linked(source: str, copy: str) -> None:
         shutil.copy2(source, copy)
 
 
-def _apply(patch: Path, folder: Path) -> None:
-    """Applies a patch to the packages of an environment; git writes new files, so links stay as they are."""
-    packages = next(folder.glob("lib/python*/site-packages"))
-    command = ["git", "apply", "-p1", str(patch)]
+def _packages(folder: Path) -> Path:
+    return next(folder.glob("lib/python*/site-packages"))
+
+
+def _apply(patch: Path, folder: Path, others: Iterable[str]) -> None:
+    """Applies a patch to the packages of an environment, but for the files `others`.
+
+    Git writes new files, so links stay as they are.
+    """
+    packages = _packages(folder)
+    command = ["git", "apply", "-p1", *(f"--exclude={name}" for name in others), str(patch)]
     try:
         done = subprocess.run(  # noqa: S603  git itself
             command,

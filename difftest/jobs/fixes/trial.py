@@ -10,7 +10,7 @@ from difftest.campaign.memo import oracle_once
 from difftest.cases.case import Case
 from difftest.ground.errors import NoTimeError
 from difftest.ground.own_folder import own_folder
-from difftest.ground.plugins import IN
+from difftest.ground.plugins import within
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.fixes.fault_cases import FaultCases, counterexamples
 from difftest.jobs.fixes.neighbours import neighbours
@@ -45,17 +45,12 @@ def tried(trial: Trial) -> Iterator[tuple[str, Validated]]:
     from workers.backends import candidates
 
     backends = dict.fromkeys(backend for subject in trial.subjects for _, backend in subject.cases)
-    named = tuple(on(backend, name) for name in (trial.before, trial.after) for backend in backends)
+    named = tuple(within(backend, name) for name in (trial.before, trial.after) for backend in backends)
     with own_folder("corpus") as folder, on_cluster(candidates(named), workers=trial.workers) as cluster:
         for subject in trial.subjects:
             trial.say(f"{subject.name}:")
             campaign = cluster.campaign("fixes", Corpus(Path(folder)))
             yield subject.name, _validated(trial, oracle_once(until(campaign, trial.end)), subject)
-
-
-def on(backend: str, environment: str) -> str:
-    """The name of a backend in an environment; empty is this Python."""
-    return f"{backend}{IN}{environment}" if environment else backend
 
 
 def _validated(trial: Trial, campaign: Campaign, subject: FaultCases) -> Validated:
@@ -83,7 +78,9 @@ def _others(trial: Trial, subject: FaultCases, case: Case, backend: str) -> Iter
 
 def _pair(trial: Trial, campaign: Campaign, subject: FaultCases, what: tuple[Role, str, Case, str]) -> Pair:
     role, words, case, backend = what
-    before, after = (case_state(campaign, case, on(backend, name)) for name in (trial.before, trial.after))
+    before, after = (
+        case_state(campaign, case, within(backend, name)) for name in (trial.before, trial.after)
+    )
     pair = Pair(
         role=role,
         words=words,

@@ -7,13 +7,15 @@ asks.
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
+from difftest.jobs.installed import pythons
 from difftest.jobs.installed.pythons import find_uv
+from difftest.jobs.installed.recipes import Recipe, require_space
 
 COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
 """What a package needs besides its own requirements: torch_xla does not require torch, and works with its own
@@ -66,6 +68,26 @@ def make(
         _call([*_installer(folder, address), *requirements])
         (folder / made_environments.COMPLETE).write_text("\n".join(requirements))
     return folder / "bin" / "python"
+
+
+def make_of(
+    chosen: Recipe,
+    folder: Path,
+    requirements: Sequence[str],
+    announce: Callable[[], object],
+    address: str = "",
+) -> Path:
+    """As `make`, with the Python and the room on the disk that a recipe needs.
+
+    `announce` is called before an environment is made that there is room for. `InfrastructureError` where
+    there is none.
+    """
+    if made_environments.requirements(folder) == tuple(requirements):
+        return folder / "bin" / "python"
+    require_space(chosen, folder)
+    announce()
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return make(folder, requirements, pythons.installed(chosen.python), address)
 
 
 def _empty(folder: Path, python: Path) -> list[str]:

@@ -5,8 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from packaging.version import InvalidVersion, Version
-
+from difftest.findings.faults import release_order
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.installed.pythons import running
 
@@ -22,6 +21,8 @@ _PINNED = re.compile(r"(?P<package>[\w.-]+)==(?P<version>[\w.+]+)")
 
 def releases(package: str, python: str = "", address: str = "") -> tuple[str, ...]:
     """The releases of a package that have a wheel for Python `python`, old to new; for this one by default.
+
+    Builds of one release, such as `2.16.0+cpu`, count once.
 
     `address` is that of a further index, whose releases before the final one count too: nightly builds.
     Empty where no index has the package. `InfrastructureError` where pip cannot answer.
@@ -40,7 +41,8 @@ def releases(package: str, python: str = "", address: str = "") -> tuple[str, ..
         msg = f"asking for the releases of {package} needs pip, which {sys.executable} lacks"
         raise InfrastructureError(msg)
     printed = _VERSIONS.search(done.stdout)
-    return tuple(sorted(filter(None, printed[1].split(", ")), key=_age)) if printed else ()
+    listed = printed[1].split(", ") if printed else []
+    return tuple(sorted({each.partition("+")[0] for each in listed if each}, key=release_order))
 
 
 def python_of(requirements: Iterable[str], address: str = "") -> str:
@@ -52,14 +54,7 @@ def python_of(requirements: Iterable[str], address: str = "") -> str:
     fits = (
         python
         for python in (running(), *PYTHONS)
-        if all(version in releases(package, python, address) for package, version in pinned)
+        if all(version.partition("+")[0] in releases(package, python, address) for package, version in pinned)
     )
     least = next(fits, "")
     return "" if least == running() else least
-
-
-def _age(release: str) -> Version:
-    try:
-        return Version(release)
-    except InvalidVersion:
-        return Version("0")

@@ -24,7 +24,7 @@ from difftest.jobs.ask.request import CampaignRequest
 from difftest.jobs.campaign.cluster import Cluster
 from difftest.jobs.campaign.generated_cases import define
 from difftest.jobs.campaign.run import run_campaign
-from difftest.jobs.campaign.storage import Output, opened
+from difftest.jobs.campaign.storage import Output
 from difftest.jobs.proof.green_summary import CONTROL, CampaignEnding
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
@@ -66,7 +66,8 @@ class GreenCampaigns:
         self, name: str, about: str, sides: tuple[str, ...], spoiled: Callable[[str], bool]
     ) -> CampaignEnding:
         began = time.monotonic()
-        with own_folder("green") as folder, opened(folder) as output:
+        with own_folder("green") as folder:
+            output = Output(folder, str(folder))  # no campaign of the user's, so it is not remembered
             status, reason = self._status(output, name, spoiled)
             said = _is_said(output, status)
         return CampaignEnding(

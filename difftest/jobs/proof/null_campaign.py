@@ -11,24 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
 from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
+from difftest.cases.resets import resets
 from difftest.findings.ledger import Ledger
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError, StoppedError
 from difftest.jobs.proof.correct_runs import CorrectRun, check_correct_run
 from difftest.jobs.proof.sweep import sweep
+from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome, Trace
+from difftest.records.evidence import DECIDED_BY
 
 if TYPE_CHECKING:
     from workers.backends import Backend
     from workers.sides import Variant
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 SWEEP_COUNT = 40
 """How many tensors of a case get an error of each size in the sweep."""
 
@@ -106,7 +111,7 @@ class NullCampaign:
             # As in a campaign, the oracle runs with more samples before a mismatch is believed.
             precise = self.execute(case, ORACLE, MORE_SAMPLES)
             if isinstance(precise, Trace):
-                rows = self._rows(case, precise, runs, oracle_seconds)
+                rows = self._rows(case, precise, runs, oracle_seconds, self._decided(case, rows))
         return CaseCheck(rows, tuple(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed)))
 
     def _runs(self, index: int, case: Case, backend: str) -> _Runs:
@@ -119,13 +124,44 @@ class NullCampaign:
         variants = self.backends[backend].PROFILE.variants
         return variants[index % len(variants)]
 
+    def _decided(self, case: Case, rows: Iterable[CorrectRun]) -> Mapping[str, Mapping[str, str]]:
+        """By backend with a false finding, the evidence that a campaign gathers for the ledger's entries.
+
+        These are the options that an entry names, and without which the case agrees.
+        """
+        named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
+        without = [(name, reset) for name, reset in resets(case) if name in named]
+        return {
+            row.backend: {
+                DECIDED_BY: ", ".join(name for name, reset in without if self._agrees(reset, row.backend))
+            }
+            for row in rows
+            if row.false
+        }
+
+    def _agrees(self, case: Case, backend: str) -> bool:
+        truth, outcome = self.execute(case, ORACLE, {}), self.execute(case, backend, {})
+        side = self.backends[backend].SIDE
+        return isinstance(truth, Trace) and compare(case, backend, side, truth, outcome).verdict == "agree"
+
     def _rows(
-        self, case: Case, truth: Trace, runs: Mapping[str, _Runs], oracle_seconds: float
+        self,
+        case: Case,
+        truth: Trace,
+        runs: Mapping[str, _Runs],
+        oracle_seconds: float,
+        evidence: Mapping[str, Mapping[str, str]] = NOTHING,
     ) -> tuple[CorrectRun, ...]:
         entry = partial(self.ledger.entry, case=case, today=utc_today())
         rows = {
             name: check_correct_run(
-                case, name, self.backends[name].SIDE, truth, run.plain, run.variants, entry
+                case,
+                name,
+                self.backends[name].SIDE,
+                truth,
+                run.plain,
+                run.variants,
+                partial(entry, evidence=evidence.get(name, NOTHING)),
             )
             for name, run in runs.items()
         }

@@ -9,6 +9,7 @@ from difftest.campaign.campaign import ORACLE, Campaign, Execute
 from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
 from difftest.cases.case import Case
+from difftest.cases.twins import twin
 from difftest.ground.errors import UsageError
 from difftest.ground.own_folder import own_folder
 from difftest.ground.plugins import plain
@@ -82,7 +83,7 @@ class Planting:
         `FURTHER_CASES` more are run for their fingerprints.
         """
         defect, name = planted
-        blame = f"{self.backends[name].SIDE} {defect.blame}"
+        blame = defect.blame if defect.in_torch else f"{self.backends[name].SIDE} {defect.blame}"
         missed = Planted(
             defect=defect.name, backend=name, detected=False, cases=self.most, expected_blame=blame
         )
@@ -103,15 +104,19 @@ class Planting:
         return replace(result or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
 
     def _campaign(self, defect: "PlantedFault", name: str) -> Iterator[Progress]:
-        """A campaign with the defect on backend `name` and without it on the other side."""
+        """A campaign with the defect on backend `name` and without it on the other side.
+
+        A defect of torch itself is in the oracle too.
+        """
         from workers.faults import VARIABLE
 
         def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-            if backend == name:
+            if backend == name or defect.in_torch:
                 return self.execute(case, backend, {**options, VARIABLE: defect.name})
             return self.correct(case, backend, options)
 
-        sides = {backend: self.backends[backend] for backend in (name, *self._others(name))}
+        others = () if defect.in_torch else self._others(name)
+        sides = {backend: self.backends[backend] for backend in (name, *others)}
         with own_folder("corpus") as folder:
             corpus = Corpus(folder)
             corpus.prepare()
@@ -120,6 +125,7 @@ class Planting:
                 backends=sides,
                 execute=execute,
                 corpus=corpus,
+                references=frozenset({name} if defect.in_torch else ()),
                 explanation=lambda *_: defect,  # only the blame is asked
             )
             yield from run(campaign, self._showing(defect, name))
@@ -139,7 +145,8 @@ class Planting:
         In any other case, a fault of the framework's own could hide the defect.
         """
         backend = self.backends[name]
-        for index, case in enumerate(self.cases(defect)):
+        for index, drawn in enumerate(self.cases(defect)):
+            case = twin(drawn) if defect.in_torch else drawn
             if not backend.unsupported(case) and defect.reaches(case):
                 truth, healthy = self.correct(case, ORACLE, {}), self.correct(case, name, {})
                 if compare(case, name, backend.SIDE, truth, healthy).verdict == "agree":

@@ -27,9 +27,9 @@ class Journal:
             raise cannot_write(repr(str(folder)), error, "give another folder") from error
         self.tried = [self._read(number, line) for number, line in enumerate(whole.splitlines(), 1)]
 
-    def __contains__(self, one: tuple[str, str, str, str, str, str]) -> bool:
-        """Whether this was tried on that release: a `Tried.subject` with the release after it."""
-        return any((*line.subject, line.release) == one for line in self.tried)
+    def __contains__(self, one: Tried) -> bool:
+        """Whether the same was tried on the same release, whatever it showed."""
+        return any((line.subject, line.release) == (one.subject, one.release) for line in self.tried)
 
     def add(self, one: Tried) -> None:
         """Writes a line at once."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from difftest.ground import installed, made_environments
 from difftest.jobs.installed import pythons
-from difftest.jobs.installed.environments import make
-from difftest.jobs.installed.recipes import everything, of_release, require_space
+from difftest.jobs.installed.environments import make_of
+from difftest.jobs.installed.recipes import everything, of_release
 from difftest.jobs.watch.releases import Release
 
 
@@ -32,13 +32,14 @@ def place(release: Release, say: Callable[[str], None], address: str = "") -> Pl
         ):
             return Place(python=str(made_environments.python(name)), environment=name)
     name, chosen = of_release(release.recipe, release.version, address)
-    folder, requirements = made_environments.home() / name, everything(chosen)
-    require_space(chosen, folder)
-    with_python = pythons.announced(chosen.python)
-    say(
-        f"makes the environment {name}: {', '.join(chosen.requirements)}"
-        f"{f', with {with_python}' if with_python else ''}; about {chosen.gibibytes} GiB in {folder}"
-    )
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    python = make(folder, requirements, pythons.installed(chosen.python), address)
+    folder = made_environments.home() / name
+
+    def announce() -> None:
+        with_python = pythons.announced(chosen.python)
+        say(
+            f"makes the environment {name}: {', '.join(chosen.requirements)}"
+            f"{f', with {with_python}' if with_python else ''}; about {chosen.gibibytes} GiB in {folder}"
+        )
+
+    python = make_of(chosen, folder, everything(chosen), announce, address)
     return Place(python=str(python), environment=name)

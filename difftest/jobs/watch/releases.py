@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from packaging.version import Version
 
-from difftest.findings.faults import NEWEST, age
+from difftest.findings.faults import NEWEST, release_order
 from difftest.findings.flips import JAXLIB
 from difftest.ground.errors import UsageError
 from difftest.jobs.installed import index
@@ -56,12 +56,12 @@ def newer(packages: Iterable[str], available: Mapping[str, Sequence[str]]) -> tu
         Release(package=package, version=version)
         for package in packages
         for version in _of_interest(available.get(package, ()))
-        if age(version) > age(NEWEST[package])
+        if release_order(version) > release_order(NEWEST[package])
     )
 
 
 def _of_interest(versions: Iterable[str]) -> list[str]:
-    ordered = sorted(versions, key=age)
+    ordered = sorted(versions, key=release_order)
     final = [version for version in ordered if not Version(version).is_prerelease]
     return final + [version for version in ordered[-1:] if version not in final]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from difftest.findings.faults import KnownFault
+from difftest.findings.flips import GSPMD, SHARDY
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.filing.script_runs import SECONDS, TRACEBACK, ScriptRun, run_script
@@ -30,7 +31,6 @@ EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?P<line>[\w.]*(?:Error|Exception)
 MOST_NOTE = 200
 """Characters kept of the line that says how a script failed."""
 
-SHARDY, GSPMD = "Shardy", "GSPMD"
 PARTITIONERS: Mapping[str, Mapping[str, str]] = {
     "": {},
     SHARDY: {"JAX_USE_SHARDY_PARTITIONER": "1"},
@@ -49,9 +49,12 @@ class ScriptState(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def partitioned(script: KnownScript) -> bool:
-    """Whether a script for jaxlib has XLA cut a program, so that the partitioner may decide."""
-    return "Mesh(" in script.text
+def partitioners(script: KnownScript) -> tuple[str, ...]:
+    """The partitioners with which a script for jaxlib is run, of `PARTITIONERS`.
+
+    They are several where XLA cuts the program, so that the partitioner may decide.
+    """
+    return (SHARDY, GSPMD) if "Mesh(" in script.text else ("",)
 
 
 def state_on(

@@ -22,7 +22,7 @@ ALONE = ("os.fork", "pallas")
 
 _TORCH = ("torch", "torch._dynamo", "torch.distributed.tensor")
 WARM: Mapping[str, tuple[str, ...]] = {
-    "torchax": ("torch", "torchax"),
+    "torchax": (*_TORCH, "torchax", "torchax.ops.jtorch"),
     "import jax": ("jax", "jax.extend.core", "jax.interpreters.mlir"),
     "torch_xla": (*_TORCH, "torch_xla"),
     "": _TORCH,

@@ -6,7 +6,7 @@ be made and a case without a verdict are recorded as such, and the rest goes on.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +14,11 @@ import msgspec
 
 from difftest.campaign.budget import until
 from difftest.campaign.memo import oracle_once
-from difftest.findings.faults import KnownFault, age
+from difftest.findings.faults import KnownFault, release_order
 from difftest.findings.flips import JAXLIB, Flip, Tried, flips, listed
 from difftest.ground.clock import utc_now
 from difftest.ground.errors import InfrastructureError, NoTimeError, UsageError
+from difftest.ground.plugins import within
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax
 from difftest.jobs.filing.script_runs import SECONDS, ending_at
@@ -26,14 +27,7 @@ from difftest.jobs.watch.journal import Journal
 from difftest.jobs.watch.places import Place, place
 from difftest.jobs.watch.releases import Release
 from difftest.jobs.watch.sample import Sample, of_corpus, of_faults, spread
-from difftest.jobs.watch.script_states import (
-    GSPMD,
-    PARTITIONERS,
-    SHARDY,
-    ScriptState,
-    partitioned,
-    variables_of,
-)
+from difftest.jobs.watch.script_states import PARTITIONERS, ScriptState, partitioners, variables_of
 from difftest.jobs.watch.warm_scripts import WarmScripts, warm_scripts
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.finding import State
@@ -77,7 +71,9 @@ def watch(request: Watch) -> Watched:
     journal, watched = Journal(request.folder), Watched()
     try:
         with ending_at(request.end):
-            for release in sorted(request.releases, key=lambda one: (one.package, age(one.version))):
+            for release in sorted(
+                request.releases, key=lambda one: (one.package, release_order(one.version))
+            ):
                 _one(request, journal, watched, release, tuple(_scripts(request.faults, release)))
             for release in _known_before(request):
                 _one(request, journal, watched, release, ())
@@ -94,19 +90,24 @@ def _known_before(request: Watch) -> Iterator[Release]:
     What scripts say of it is in the list; cases run on it, so that there is something to compare with.
     """
     for package in sorted({release.package for release in request.releases} if request.sample else ()):
-        first = min(age(release.version) for release in request.releases if release.package == package)
-        there = {age(one.release): one.release for one in listed(request.faults) if one.package == package}
-        newest = max((key for key in there if key < first), default=None)
-        if newest is not None:
-            yield Release(package=package, version=there[newest])
+        watched = (release.version for release in request.releases if release.package == package)
+        there = (one.release for one in listed(request.faults) if one.package == package)
+        if newest := _newest_before(watched, there):
+            yield Release(package=package, version=newest)
+
+
+def _newest_before(watched: Iterable[str], there: Iterable[str]) -> str:
+    """The newest release of those `there` before the first that is watched; empty where there is none."""
+    first = min(map(release_order, watched))
+    return max((one for one in there if release_order(one) < first), key=release_order, default="")
 
 
 def _one(
     request: Watch, journal: Journal, watched: Watched, release: Release, every: Sequence["_Script"]
 ) -> None:
     """The scripts `every` and the cases of one release."""
-    scripts = [one for one in every if _key(one.tried) not in journal]
-    cases = [one for one in _cases(request, release) if _key(_of_case(release, one)) not in journal]
+    scripts = [one for one in every if one.tried not in journal]
+    cases = [one for one in _cases(request, release) if _of_case(release, one) not in journal]
     if not (scripts or cases):
         return
     try:
@@ -131,19 +132,15 @@ class _Script:
     tried: Tried
 
 
-def _key(tried: Tried) -> tuple[str, str, str, str, str, str]:
-    return (*tried.subject, tried.release)
-
-
 def _scripts(faults: Sequence[KnownFault], release: Release) -> Iterator[_Script]:
     for fault in faults:
         if release.package == JAXLIB and (script := script_on_jax(fault)):
-            partitioners = (SHARDY, GSPMD) if partitioned(script) else ("",)
+            under = partitioners(script)
         elif fault.needs == release.package and fault.script.is_file():
-            script, partitioners = script_of(fault), ("",)
+            script, under = script_of(fault), ("",)
         else:
             continue
-        for partitioner in partitioners:
+        for partitioner in under:
             tried = Tried(
                 package=release.package,
                 release=release.version,
@@ -171,7 +168,8 @@ def _run_scripts(
                     continue
                 tried = _as_of_now(one.tried, result.state, result.note)
                 journal.add(tried)
-                request.say(f"  {tried.state:<8} {tried.name} {tried.partitioner}".rstrip())
+                words = f"{tried.name} {tried.partitioner}".rstrip()
+                request.say(f"  {tried.state:<8} {words}{f': {tried.note}' if tried.note else ''}")
 
 
 def _said(warm: WarmScripts, one: _Script, expected: State | None) -> ScriptState | None:
@@ -190,8 +188,8 @@ def _expected(request: Watch, journal: Journal, release: Release) -> Mapping[tup
     Of the first release it is what the list has. So whatever changed is shown by a script that ran alone.
     """
     every = [one for one in (*listed(request.faults), *journal.tried) if one.package == release.package]
-    earlier = [one for one in every if age(one.release) < age(release.version)]
-    known = sorted(earlier or every, key=lambda one: age(one.release))
+    earlier = [one for one in every if release_order(one.release) < release_order(release.version)]
+    known = sorted(earlier or every, key=lambda one: release_order(one.release))
     return {one.subject: one.state for one in known}
 
 
@@ -221,9 +219,7 @@ def _run_cases(
     """Runs cases on backends in the environment of a release, each beside the oracle of this one."""
     from workers.backends import candidates
 
-    names = {
-        backend: f"{backend}@{where.environment}" if where.environment else backend for _, backend in cases
-    }
+    names = {backend: within(backend, where.environment) for _, backend in cases}
     with on_cluster(candidates(tuple(names.values())), workers=request.workers) as cluster:
         cluster.cut_at(request.end)
         campaign = oracle_once(until(cluster.campaign("watch", Corpus(request.folder / CORPUS)), request.end))
@@ -245,11 +241,11 @@ def _before(request: Watch, journal: Journal) -> Iterator[Tried]:
     every = tuple(listed(request.faults))
     there = {(one.package, one.release) for one in journal.tried if one.kind == "script"}
     for package in {package for package, _ in there}:
-        first = min((age(release) for name, release in there if name == package), default=())
-        earlier = {age(one.release): one.release for one in every if one.package == package}
-        newest = max((key for key in earlier if key < first), default=None)
-        if newest is not None:
-            yield from (one for one in every if (one.package, one.release) == (package, earlier[newest]))
+        newest = _newest_before(
+            (release for name, release in there if name == package),
+            (one.release for one in every if one.package == package),
+        )
+        yield from (one for one in every if (one.package, one.release) == (package, newest))
 
 
 def _require_time(end: float) -> None:

@@ -100,7 +100,7 @@ def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
         return run.expected.events.dtypes[name]
     if not run.case.model.is_program:
         named = run.case.model.dtypes(run.case.dtype) if stage is Stage.UPDATE else {}
-        return "float32" if name == "loss" else named.get(name, run.case.dtype)
+        return run.case.loss_dtype if name == "loss" else named.get(name, run.case.dtype)
     if stage is Stage.FORWARD:
         fact = run.expected.events.facts.get(name)
         return fact.dtype if fact else ""

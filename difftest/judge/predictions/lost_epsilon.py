@@ -1,4 +1,4 @@
-"""A norm forgets its epsilon: an output changes by little, or by a moderate factor where inputs are tiny.
+"""A norm ignores its epsilon: an output changes by little, or by a moderate factor where inputs are tiny.
 
 Without the epsilon a row is divided by its root mean square alone, and grows by the square root of one plus
 the epsilon over the mean square. The layers behind it are not computed here, so that this is only a bound.

@@ -7,7 +7,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.options import Replication, Spelling, Start
-from difftest.cases.wrapping import Regions, Sharding
+from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.reduce.candidate import Candidate, Simplification, by_parts
 
 ORDER = 6
@@ -18,6 +18,7 @@ _PLAIN: dict[str, msgspec.Struct] = {
     "spelling": Spelling(),
     "sharding": Sharding(),
     "regions": Regions(),
+    "dispatch": Dispatch(),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.utils import stateless
+from torch.utils._pytree import tree_map_only
 
 from difftest.cases.features.mixed_precision import Options
 from workers.training.features import Hooks
@@ -28,10 +29,10 @@ def equal(_options: Options) -> Hooks:
 def _with_copies(module: nn.Module) -> Forward:
     forward = module.forward
 
-    def casting(inputs: torch.Tensor, *others: Any) -> Any:  # noqa: ANN401  the module's
+    def casting(*inputs: Any) -> Any:  # noqa: ANN401  the module's
         copies = {name: _narrow(one) for name, one in module.named_parameters()}
         with stateless._reparametrize_module(module, copies, tie_weights=True):  # noqa: SLF001  of functional_call
-            return forward(_narrow(inputs), *others)
+            return forward(*tree_map_only(torch.Tensor, _narrow, inputs))
 
     return casting
 

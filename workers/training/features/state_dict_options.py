@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+    set_state_dict,
+)
 from torch.utils import _pytree
 
 from difftest.cases.features.state_dict_options import Options
@@ -19,12 +25,14 @@ READ = {
     "full": StateDictOptions(full_state_dict=True),
     "offloaded": StateDictOptions(cpu_offload=True),
     "broadcast": StateDictOptions(full_state_dict=True, cpu_offload=True),
+    "sent": StateDictOptions(full_state_dict=True, cpu_offload=True),
     "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
     "loose": StateDictOptions(strict=False),
 }
 """The options with which a state is read."""
 
-LOADED = {**READ, "broadcast": StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)}
+SENT = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+LOADED = {**READ, "broadcast": SENT, "sent": SENT}
 """Those with which it is loaded."""
 
 
@@ -50,6 +58,10 @@ def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str
         for parameter in module.parameters():
             parameter.zero_()
     optimizer.state.clear()
+    if form == "sent":
+        set_model_state_dict(module, weights, options=LOADED[form])
+        set_optimizer_state_dict(module, optimizer, kept, options=LOADED[form])
+        return
     set_state_dict(
         module,
         optimizer,

@@ -1,6 +1,6 @@
 """What layers compute: a file for each kind that is no module of torch by itself, which makes its module."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import torch
@@ -8,6 +8,7 @@ from torch import nn
 
 from difftest.cases.layer import Layer
 from difftest.cases.options import Spelling
+from difftest.cases.wrapping import Dispatch
 from difftest.ground import plugins
 from workers.training.dtypes import Dtypes
 from workers.training.operators import Operators
@@ -18,8 +19,8 @@ class Plan:
     """What layers are built from beside their own data.
 
     `dtypes`: the types of a program's tensors. `checkpointing`: residual blocks are computed again in the
-    backward pass. `spelling`: the forms to take. `seed` is the case's; tensors of a user's module are rounded
-    to `rounded`, the case's dtype.
+    backward pass. `spelling`: the forms to take. `dispatch`: how rows reach experts. `seed` is the case's;
+    tensors of a user's module are rounded to `rounded`, the case's dtype.
     """
 
     sequence: int
@@ -27,6 +28,7 @@ class Plan:
     dtypes: Dtypes
     checkpointing: bool
     spelling: Spelling
+    dispatch: Dispatch = field(default_factory=Dispatch)
     seed: int = 0
     rounded: torch.dtype = torch.float32
 

@@ -1,0 +1,201 @@
+"""Instructions of all devices: calls of other computations, and collectives."""
+
+# ruff: noqa: ARG001  what evaluates an instruction has the parameters of all others
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.passes import movement
+from difftest.passes.arrays import Each, UnsupportedError
+from difftest.passes.hlo import Computation, Instruction, Module, Shape
+
+Array: TypeAlias = NDArray[Any]
+
+MOST_STEPS = 20_000
+"""The most iterations of a loop; a longer one is refused."""
+
+
+class Evaluator(Protocol):
+    """What evaluates the other computations of a module: `difftest.passes.evaluate.Machine`."""
+
+    @property
+    def module(self) -> Module:
+        """The module."""
+
+    @property
+    def steps(self) -> list[int]:
+        """How many iterations its loops have had, in one place for all that evaluate it."""
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+
+    def run(self, computation: Computation, arguments: Sequence[Each]) -> Each:
+        """The result for each device."""
+
+    def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
+        """An array as an array of this shape's type holds it."""
+
+    def scalars(self, name: str, arrays: Sequence[Array]) -> Any:  # noqa: ANN401  an array, or a tuple
+        """The computation of scalars applied to every element of arrays."""
+
+
+Together: TypeAlias = Callable[[Evaluator, Instruction, Sequence[Each]], Each]
+
+
+def _called(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    return machine.run(machine.module.computations[one.called()[0]], given)
+
+
+def _while(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    """A loop; a device whose condition is false keeps what it holds while others go on."""
+    condition, body = (machine.module.computations[one.attributes[key]] for key in ("condition", "body"))
+    state = list(given[0])
+    while True:
+        goes_on = [bool(flag) for flag in machine.run(condition, [state])]
+        if not any(goes_on):
+            return state
+        machine.steps[0] += 1
+        if machine.steps[0] > MOST_STEPS:
+            msg = f"a loop of more than {MOST_STEPS} iterations is not evaluated"
+            raise UnsupportedError(msg)
+        after = machine.run(body, [state])
+        state = [new if flag else old for new, old, flag in zip(after, state, goes_on, strict=True)]
+
+
+def _conditional(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    names = one.called()
+    indices = [int(index) for index in given[0]]
+    if "true_computation" in one.attributes:
+        indices = [1 - index for index in indices]
+    indices = [index if 0 <= index < len(names) else len(names) - 1 for index in indices]
+    made = {
+        index: machine.run(machine.module.computations[names[index]], [given[1 + index]])
+        for index in set(indices)
+    }
+    return [made[index][device] for device, index in enumerate(indices)]
+
+
+def _partition_id(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    return [np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)]
+
+
+def _replica_id(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
+
+
+_OF_PARTITIONS = ("all-to-all", "collective-broadcast")
+"""Collectives whose groups are of partitions where they have a channel."""
+
+
+def _groups(machine: Evaluator, one: Instruction) -> list[list[int]]:
+    """The devices that take part in a collective together, by group."""
+    partitions, replicas = machine.module.partitions, machine.module.replicas
+    text = one.attributes.get("replica_groups", "{}")
+    if one.attributes.get("use_global_device_ids") == "true":
+        return movement.groups(text, machine.devices)
+    if "channel_id" in one.attributes and one.opcode in _OF_PARTITIONS:
+        return [
+            [r * partitions + p for p in group]
+            for r in range(replicas)
+            for group in movement.groups(text, partitions)
+        ]
+    listed = movement.groups(text, replicas)
+    if "channel_id" in one.attributes:  # the replicas of a group, with all of their partitions
+        return [[r * partitions + p for r in group for p in range(partitions)] for group in listed]
+    return [[r * partitions + p for r in group] for p in range(partitions) for group in listed]
+
+
+def _collective(
+    machine: Evaluator, one: Instruction, given: Sequence[Each], work: Callable[[list[Array]], list[Array]]
+) -> Each:
+    """What `work` makes of each operand of a group's members, member by member."""
+    made: list[list[Any]] = [[None] * machine.devices for _ in given]
+    for group in _groups(machine, one):
+        for which, each in enumerate(given):
+            for device, value in zip(group, work([each[device] for device in group]), strict=True):
+                made[which][device] = value
+    shapes = one.shape.parts or (one.shape,)
+    held = [[machine.held(v, shape) for v in values] for values, shape in zip(made, shapes, strict=True)]
+    return held[0] if one.shape.type != "tuple" else [tuple(values) for values in zip(*held, strict=True)]
+
+
+def _total(machine: Evaluator, one: Instruction, parts: list[Array]) -> Array:
+    name = one.attributes["to_apply"]
+    return functools.reduce(lambda x, y: np.asarray(machine.scalars(name, [x, y])), parts)
+
+
+def _all_reduce(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    def work(parts: list[Array]) -> list[Array]:
+        return [_total(machine, one, parts)] * len(parts)
+
+    return _collective(machine, one, given, work)
+
+
+def _reduce_scatter(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    dim = one.numbers("dimensions")[0]
+
+    def work(parts: list[Array]) -> list[Array]:
+        return list(np.split(_total(machine, one, parts), len(parts), dim))
+
+    return _collective(machine, one, given, work)
+
+
+def _all_gather(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    dim = one.numbers("dimensions")[0]
+
+    def work(parts: list[Array]) -> list[Array]:
+        return [np.concatenate(parts, dim)] * len(parts)
+
+    return _collective(machine, one, given, work)
+
+
+def _all_to_all(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    dims = one.numbers("dimensions")
+    if dims:
+
+        def work(parts: list[Array]) -> list[Array]:
+            pieces = [np.split(part, len(parts), dims[0]) for part in parts]
+            return [np.concatenate([piece[at] for piece in pieces], dims[0]) for at in range(len(parts))]
+
+        return _collective(machine, one, given, work)
+    made: list[Any] = [None] * machine.devices
+    for group in _groups(machine, one):
+        for at, device in enumerate(group):
+            made[device] = tuple(given[at][other] for other in group)
+    return made
+
+
+def _collective_permute(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    pairs = one.numbers("source_target_pairs")
+    across = "channel_id" in one.attributes
+    made = [np.zeros_like(value) for value in given[0]]
+    for source, target in zip(pairs[::2], pairs[1::2], strict=True):
+        for other in range(1 if across else machine.module.partitions):
+            step = 1 if across else machine.module.partitions
+            made[target * step + other] = given[0][source * step + other]
+    return list(made)
+
+
+def _collective_broadcast(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+    return _collective(machine, one, given, lambda parts: [parts[0]] * len(parts))
+
+
+TOGETHER: Mapping[str, Together] = {
+    "call": _called,
+    "fusion": _called,
+    "while": _while,
+    "conditional": _conditional,
+    "partition-id": _partition_id,
+    "replica-id": _replica_id,
+    "all-reduce": _all_reduce,
+    "reduce-scatter": _reduce_scatter,
+    "all-gather": _all_gather,
+    "all-to-all": _all_to_all,
+    "collective-permute": _collective_permute,
+    "collective-broadcast": _collective_broadcast,
+}

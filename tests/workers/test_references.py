@@ -1,0 +1,204 @@
+"""References of another make: definitions agree with torch where it is right, and with exact arithmetic."""
+
+import importlib
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sharded_cases import a_sharded_case
+
+from difftest.cases import numbers
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.exactness import inexact
+from difftest.cases.features import schedule
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.linear import Linear
+from difftest.cases.model import Model
+from difftest.cases.twins import PATH, is_twin, no_twin, twin
+from difftest.ground import plugins
+from workers import backends
+from workers.references import blocks, clipping, layers, optimizers, schedules
+from workers.references.optimizers import Optimizer
+from workers.references.passes import Passes
+
+HALF = 0.5
+STEPS = 12
+"""Enough for RAdam to use its second moment, which it does from the sixth step on."""
+
+RELATIVE = 1e-13
+
+KEPT_IN_FLOAT32 = {"ASGD": 1e-7, "NAdam": 1e-9}
+"""How far those optimizers are off that keep a number in float32 (`known/asgd_rate_in_float32.py`)."""
+
+MANY = 50
+
+
+def test_the_twin_of_a_case_is_on_one_device_in_float64_with_the_same_seed() -> None:
+    case = a_sharded_case()
+    own = twin(case)
+    assert (own.path, own.dtype, own.world_size, own.seed) == (PATH, "float64", 1, case.seed)
+    assert own.model == case.model
+    assert is_twin(own)
+    assert twin(own) == own
+
+
+def test_references_refuse_what_is_no_twin_and_other_backends_are_none() -> None:
+    case = a_sharded_case()
+    assert {"definitions", "torch_eager"} == set(backends.references())
+    assert all(reference.unsupported(case) for reference in backends.references().values())
+    assert no_twin(twin(case)) is None
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adagrad", "rmsprop", "adadelta"])
+def test_a_step_of_an_optimizer_goes_against_the_gradient(name: str) -> None:
+    parameter, gradient = np.zeros(3), np.array([1.0, -2.0, 0.5])
+    after = Optimizer(name).step("weight", parameter, gradient, {"lr": HALF})
+    assert (np.sign(after) == -np.sign(gradient)).all()
+
+
+def test_momentum_of_dyadic_numbers_is_exact() -> None:
+    gradients = [Fraction(3, 4), Fraction(-1, 2), Fraction(5, 8)]
+    parameter, velocity = Fraction(7, 2), Fraction(0)
+    definition, value = Optimizer("sgd"), np.array([3.5])
+    for step, gradient in enumerate(gradients):
+        velocity = gradient if not step else velocity / 2 + gradient
+        parameter -= (gradient + velocity / 2) / 4
+        options = {"lr": 0.25, "momentum": HALF, "nesterov": True}
+        value = definition.step("weight", value, np.array([float(gradient)]), options)
+    assert Fraction(float(value[0])) == parameter
+
+
+def test_adam_by_hand_has_the_rate_as_its_first_step() -> None:
+    after = Optimizer("adam").step("weight", np.zeros(1), np.array([3.0]), {"lr": 0.125, "eps": 0.0})
+    assert after[0] == pytest.approx(-0.125, rel=1e-15)
+
+
+def test_the_state_of_one_parameter_is_not_that_of_another() -> None:
+    definition = Optimizer("adagrad")
+    one = [definition.step(name, np.zeros(1), np.ones(1), {"lr": 1.0})[0] for name in ("a", "b")]
+    assert one[0] == one[1]
+
+
+def test_gradients_are_clipped_as_one_vector_and_by_value() -> None:
+    gradients = {"a": np.array([3.0]), "b": np.array([-4.0])}
+    assert clipping.by_norm(gradients, 10.0) == gradients
+    assert clipping.by_norm(gradients, 1.0)["b"][0] == pytest.approx(-0.8, rel=1e-6)
+    assert clipping.by_norm(gradients, 1.0, np.inf)["a"][0] == pytest.approx(0.75, rel=1e-6)
+    assert clipping.by_value(gradients, 2.0) == {"a": np.array([2.0]), "b": np.array([-2.0])}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rates"),
+    [
+        ("step", [1.0, 1.0, 0.5, 0.5, 0.25]),
+        ("exponential", [1.0, 0.5, 0.25, 0.125, 0.0625]),
+        ("linear", [0.5, 0.625, 0.75, 0.875, 1.0]),
+        ("cosine", [1.0, 0.9267766952966369, 0.75, 0.5732233047033631, 0.5]),
+        ("lambda", [1.0, 2 / 3, 0.5, 0.4, 1 / 3]),
+    ],
+)
+def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: list[float]) -> None:
+    options = schedule.Options(kind=kind, factor=HALF)
+    assert [schedules.rate(options, 1.0, step) for step in range(5)] == pytest.approx(rates, rel=1e-14)
+
+
+def test_every_drawn_kind_of_layer_and_block_has_a_definition_or_is_listed() -> None:
+    kinds = set(plugins.names("difftest.cases.layers")) - set(plugins.names(layers.__name__))
+    assert kinds == {"module", "operator", "own"}
+    assert set(plugins.names("difftest.cases.blocks")) == set(blocks.names())
+
+
+def _updated(kind: type, given: dict[str, object], shapes: dict[str, tuple[int, ...]]) -> float:
+    """The greatest relative difference between torch's optimizer and its definition over some steps."""
+    torch = importlib.import_module("torch")
+    rng = np.random.default_rng(0)
+    values = {name: np.asarray(rng.standard_normal(shape)) for name, shape in shapes.items()}
+    parameters = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in values.items()}
+    optimizer = kind(list(parameters.values()), **given)
+    definition, greatest = Optimizer(kind.__name__.lower()), 0.0
+    options = {name: _plain(option) for name, option in given.items()}
+    for step in range(STEPS):
+        for name, parameter in parameters.items():
+            gradient = np.asarray(rng.standard_normal(shapes[name]) * (1 + step % 3))
+            parameter.grad = torch.from_numpy(gradient.copy())
+            values[name] = definition.step(name, values[name], gradient, options)
+        optimizer.step()
+        for name, parameter in parameters.items():
+            off = np.abs(values[name] - parameter.detach().numpy()).max() / np.abs(values[name]).max()
+            greatest = max(greatest, float(off))
+    return greatest
+
+
+def _plain(option: object) -> object:
+    """An option of torch's without tensors."""
+    if isinstance(option, tuple):
+        return tuple(map(_plain, option))
+    return option.item() if hasattr(option, "item") else option
+
+
+@pytest.mark.slow
+def test_every_optimizer_of_torchs_database_has_its_definition_with_all_options() -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    database = importlib.import_module("torch.testing._internal.common_optimizers").optim_db
+    shapes = {"matrix": (3, 4), "vector": (5,), "cube": (2, 3, 4), "number": ()}
+    far, without, compared = [], set(), 0
+    for info in database:
+        name = info.optim_cls.__name__
+        if name.lower() not in optimizers.names():
+            without.add(name)
+            continue
+        for inputs in info.optim_inputs_func(device="cpu"):
+            off = _updated(info.optim_cls, inputs.kwargs, shapes)
+            compared += 1
+            far += [(name, inputs.kwargs, off)] if off > KEPT_IN_FLOAT32.get(name, RELATIVE) else []
+    assert without == {"LBFGS", "Muon", "SparseAdam"}
+    assert compared > MANY
+    assert far == []
+
+
+@pytest.fixture
+def exact_twin() -> Case:
+    """A linear layer of whole numbers between powers of two, whose sums float64 holds."""
+    linear = Model(
+        layers=(Linear(inputs=3, outputs=2), Activation(function="relu"), Linear(inputs=2, outputs=2))
+    )
+    case = twin(a_sharded_case(model=linear, rows=4, training=Training(steps=1)))
+    return msgspec.structs.replace(case, data=Data(batch=4, regime="exact"))
+
+
+def test_an_exact_twin_has_no_tolerance_and_its_case_in_bfloat16_has_one(exact_twin: Case) -> None:
+    assert inexact(exact_twin) is None
+    assert inexact(msgspec.structs.replace(exact_twin, dtype="bfloat16")) is not None
+
+
+@pytest.mark.long
+def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) -> None:
+    pytest.importorskip("jax", reason="needs jax: pip install 'difftest[xla]'")
+    weights, batch = numbers.weights(exact_twin), numbers.batch(exact_twin, 0)
+    (computed,) = Passes(exact_twin).of_step(weights, 0)
+    exact = {name: _fractions(value) for name, value in weights.items()}
+    inner = _fractions(batch.inputs) @ exact["0.weight"].T + exact["0.bias"]
+    active = np.maximum(inner, Fraction(0))
+    output = active @ exact["2.weight"].T + exact["2.bias"]
+    wrong = output - _fractions(batch.targets)
+    back = 2 * wrong / Fraction(batch.count)
+    entering = (back @ exact["2.weight"]) * (inner > 0)
+    gradients = {
+        "2.weight": back.T @ active,
+        "2.bias": back.sum(0),
+        "0.weight": entering.T @ _fractions(batch.inputs),
+        "0.bias": entering.sum(0),
+    }
+    assert (_fractions(computed.output) == output).all()
+    assert Fraction(computed.loss) == (wrong**2).sum() / Fraction(batch.count)
+    assert computed.gradients is not None
+    exactly = {name: _fractions(computed.gradients[name]) for name in gradients}
+    assert [name for name, value in gradients.items() if (exactly[name] != value).any()] == []
+
+
+def _fractions(values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+    """The same numbers as Python's fractions."""
+    return np.vectorize(lambda value: Fraction(float(value)), otypes=[object])(values)

@@ -1,0 +1,63 @@
+"""FSDP1 in real processes: flat parameters are read as the layout has them, whatever its options."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from real_runs import agrees, together
+from sharded_cases import HYBRID, S0, R, a_sharded_case
+
+from difftest.cases.case import Case, Training
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
+from difftest.cases.options import Feature
+from difftest.cases.wrapping import Sharding
+from workers.backends import torch_fsdp1
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+BACKEND = "torch_fsdp1"
+THREE = Mesh((("dp_shard", 3),))
+PARTS = Training(steps=2, accumulation=2, optimizer="adam", learning_rate=0.0625)
+BLOCK = Residual(layers=(Linear(inputs=9, outputs=9),))
+WITH_BLOCK = Model(layers=(Linear(inputs=6, outputs=9), BLOCK, Linear(inputs=9, outputs=5)))
+MIXED = Feature(name="mixed_precision", options={"reduce": "float32", "output": "policy"})
+
+
+def wrapped(mesh: Mesh = THREE, training: Training = PARTS, **told: object) -> Case:
+    """Two layers and a block between them, sharded over the last axis, with these parts of a case."""
+    axes = len(mesh.axes)
+    at = (R,) * (axes - 1) + (S0,)
+    case = a_sharded_case(mesh, (S0,) * axes, {"": at}, model=WITH_BLOCK, training=training)
+    return msgspec.structs.replace(case, **told)
+
+
+def sharded(mesh: Mesh = THREE, **options: Any) -> Case:  # noqa: ANN401  those of Sharding
+    return wrapped(mesh, sharding=Sharding(**options))
+
+
+CASES = {
+    "one axis": wrapped(),
+    "two axes": wrapped(HYBRID),
+    "gathered until the backward pass": sharded(reshard_after_forward=False),
+    "two axes, gathered until the backward pass": sharded(HYBRID, reshard_after_forward=False),
+    "every part": sharded(synced="every"),
+    "layers": sharded(wrapped="layers"),
+    "whole": sharded(wrapped="whole"),
+    "clipped": wrapped(training=msgspec.structs.replace(PARTS, clip_norm=0.125)),
+    "mixed precision": wrapped(features=(MIXED,)),
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Any]:
+    return dict(zip(CASES, together(list(CASES.values()), BACKEND), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_agrees(name: str, outcomes: dict[str, Any]) -> None:
+    assert torch_fsdp1.unsupported(CASES[name]) is None
+    assert agrees(CASES[name], BACKEND, outcomes[name])

@@ -1,0 +1,77 @@
+"""torch itself: eager, on the CPU, in float64, with every feature as users call it, and nothing around it.
+
+It runs the twins of cases (`difftest.cases.twins`). The oracle has schedulers, averages and most optimizers
+by their formulas. Where this backend differs from it, torch's own are wrong on every device. It is one rank
+of a process group, as checkpoints need it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, replicated
+from difftest.cases.twins import no_twin
+from difftest.judge.outcome import Sharded
+from workers import sides
+from workers.torch import devices, process_groups
+from workers.training.pieces import sharded, values
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from workers.training.session import Session
+
+TITLE = "torch itself, eager in float64"
+SIDE = sides.DEFINITION
+FRAMEWORK = ""
+PROFILE = sides.REFERENCES
+PRELOAD = process_groups.PRELOAD
+processes = process_groups.processes
+environment = process_groups.environment
+
+
+def unsupported(case: Case) -> str | None:
+    """Why a case has nothing of torch's training, or is no twin."""
+    if case.model.own or case.model.is_program:
+        return "no features of training: it is a program, or a module of the user's"
+    return no_twin(case)
+
+
+@dataclass(frozen=True)
+class _Host:
+    """The CPU, on machines with GPUs too."""
+
+    def find(self, _case: Case, _rank: int) -> "torch.device":
+        import torch
+
+        return torch.device("cpu")
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  as `workers.torch.devices`
+        return getattr(devices, name)
+
+
+@contextmanager
+def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+    """Places nothing: the module stays as it was made, in float64."""
+    import torch
+
+    from workers.training.session import Session
+
+    alone = replicated(case.layout.mesh)
+
+    def read(tensor: "Tensor", _placements: Placements) -> Sharded:
+        return sharded(tensor, alone, {0: values(tensor).copy()})
+
+    with process_groups.joined(case, rank, rendezvous, kind=_Host()):
+        yield Session(
+            dtype=torch.float64,
+            wide=True,
+            place=lambda module: module,
+            feed=lambda tensor: tensor,
+            read=read,
+            device="cpu",
+            environment={"torch": torch.__version__, "device": "cpu"},
+        )

@@ -1,0 +1,189 @@
+"""Planted faults of experts: rows that are lost, mixed up or miscounted, and gradients of the wrong size.
+
+No case without experts can show one.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from difftest.cases.layers.routed_experts import RoutedExperts
+from difftest.cases.routed import routed
+from difftest.judge.stage import Stage
+from workers.faults import BACKEND, SHARDING, Plant, PlantedFault, planted
+from workers.training.expert_rows import Routed
+from workers.training.session import Session
+from workers.training.train import parameters
+
+OF_RANKS = ("torch_experts",)
+
+
+def _layers(case: Case) -> list[RoutedExperts]:
+    return [layer for _, layer in walk(case.model.layers) if isinstance(layer, RoutedExperts)]
+
+
+def _size(case: Case, axis: str) -> int:
+    return dict(case.layout.mesh.axes).get(axis, 1)
+
+
+def _of_experts(
+    *,
+    about: str,
+    reaches: Callable[[Case], bool],
+    backends: tuple[str, ...] = OF_RANKS,
+    blame: str = SHARDING,
+) -> Callable[[Plant], PlantedFault]:
+    """As `planted`, for the cases of the path `experts` that have several ranks."""
+
+    def on_ranks(case: Case) -> bool:
+        return bool(_layers(case)) and _size(case, "ep") > 1 and reaches(case)
+
+    return planted(about=about, backends=backends, blame=blame, reaches=on_ranks, paths=("experts",))
+
+
+def _spread(case: Case) -> bool:
+    """Whether rows go to experts of several ranks for certain."""
+    return all(layer.lean < 1.0 and layer.capacity is None for layer in _layers(case)) and case.data.batch > 2  # noqa: PLR2004  one row goes to one rank
+
+
+@_of_experts(about="the last row that a rank receives for its experts counts as zero", reaches=_spread)
+def rows_dropped(session: Session, case: Case, _rank: int) -> Session:
+    """As if there were no place for it."""
+    if case.world_size == 1:
+        return session
+    from workers.torch.expert_parallel import ExpertRank
+
+    right = ExpertRank._multiplied  # noqa: SLF001  where the rows of all ranks are
+
+    def multiplied(rank: ExpertRank, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
+        results = right(rank, routed, rows, counts)
+        return results * (torch.arange(len(results)) < len(results) - 1).unsqueeze(-1)
+
+    ExpertRank._multiplied = multiplied  # type: ignore[method-assign]  # noqa: SLF001
+    return session
+
+
+@_of_experts(about="results come back in the order of the experts, and not of the ranks", reaches=_spread)
+def results_unsorted(session: Session, case: Case, _rank: int) -> Session:
+    """The last result stands first."""
+    if case.world_size == 1:
+        return session
+    from workers.torch.expert_parallel import ExpertRank
+
+    right = ExpertRank._multiplied  # noqa: SLF001  where the rows of all ranks are
+
+    def multiplied(rank: ExpertRank, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
+        return right(rank, routed, rows, counts).roll(1, 0)
+
+    ExpertRank._multiplied = multiplied  # type: ignore[method-assign]  # noqa: SLF001
+    return session
+
+
+def _after_backward(session: Session, change: Callable[[dict[str, nn.Parameter]], None]) -> Session:
+    def after(stage: Stage, _step: int, module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
+        if stage is Stage.BACKWARD:
+            change(parameters(module))
+
+    return replace(session, after=after)
+
+
+@_of_experts(
+    about="gradients of experts are not divided, though they add up what all ranks send",
+    reaches=lambda _case: True,
+)
+def experts_not_divided(session: Session, case: Case, _rank: int) -> Session:
+    """They are as many times too large as there are ranks with rows of their own."""
+
+    def change(there: dict[str, nn.Parameter]) -> None:
+        for name in routed(case.model):
+            if there[name].grad is not None:
+                there[name].grad = there[name].grad * case.layout.data_ranks
+
+    return _after_backward(session, change) if case.world_size > 1 else session
+
+
+@_of_experts(
+    about="one rank's experts learn what they did in the first step",
+    reaches=lambda case: case.training.steps > 1 and _spread(case),
+)
+def stale_experts(session: Session, case: Case, rank: int) -> Session:
+    """A shard is left out of every later update."""
+    first: dict[str, Tensor] = {}
+
+    def change(there: dict[str, nn.Parameter]) -> None:
+        for name in routed(case.model):
+            if there[name].grad is not None:
+                there[name].grad = first.setdefault(name, there[name].grad.clone()).clone()
+
+    return _after_backward(session, change) if case.world_size > 1 and rank == 0 else session
+
+
+@_of_experts(
+    about="what the ranks over tp compute of a row's gradient is not added up",
+    reaches=lambda case: (
+        _size(case, "tp") > 1 and _spread(case) and len(case.model.parameters()) > len(routed(case.model))
+    ),
+)
+def lost_sum_over_tp(session: Session, case: Case, _rank: int) -> Session:
+    """A lost all-reduce over one mesh axis, in the backward pass alone."""
+    if case.world_size == 1:
+        return session
+    from torch.distributed.tensor import Replicate
+
+    from workers.torch import expert_parallel
+
+    expert_parallel.SUMMED = Replicate()
+    return session
+
+
+@_of_experts(
+    about="the capacity of an expert counts the rows of each rank by themselves",
+    reaches=lambda case: any(layer.capacity == 1 and layer.lean >= 1.0 for layer in _layers(case)),
+)
+def capacity_of_each_rank(session: Session, case: Case, _rank: int) -> Session:
+    """Rows of later ranks find places that are taken."""
+    if case.world_size == 1:
+        return session
+    from workers.torch.expert_parallel import ExpertRank
+
+    ExpertRank._before = lambda _rank, counts: torch.zeros_like(counts)  # type: ignore[method-assign]  # noqa: SLF001
+    return session
+
+
+def _shifted(right: Callable[[Routed], Tensor], given: Routed) -> Tensor:
+    return right(replace(given, chosen=(given.chosen + 1) % given.layer.experts))
+
+
+@_of_experts(
+    about="rows go to the expert behind theirs",
+    reaches=_spread,
+    backends=(*OF_RANKS, "xla_spmd"),
+    blame=BACKEND,
+)
+def experts_shifted(session: Session, _case: Case, _rank: int) -> Session:
+    """A wrong offset."""
+    operators = session.operators
+    return replace(session, operators=replace(operators, route=partial(_shifted, operators.route)))
+
+
+@_of_experts(
+    about="every expert has one place less than it needs",
+    reaches=lambda case: any(layer.lean >= 1.0 and layer.capacity is None for layer in _layers(case)),
+    backends=("xla_spmd",),
+    blame=BACKEND,
+)
+def slots_too_few(session: Session, _case: Case, _rank: int) -> Session:
+    """The last row for an expert that takes all is dropped."""
+    right = session.operators.route
+
+    def route(given: Routed) -> Tensor:
+        capacity = min(len(given.rows) - 1, given.layer.capacity or len(given.rows))
+        return right(replace(given, layer=msgspec.structs.replace(given.layer, capacity=capacity)))
+
+    return replace(session, operators=replace(session.operators, route=route))

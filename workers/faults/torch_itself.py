@@ -1,0 +1,419 @@
+"""Planted faults of torch itself: the same in every process, so that all sides and the oracle agree.
+
+References of another make alone can show them.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.nn import functional
+from torch.optim import lr_scheduler, swa_utils
+
+from difftest.cases.case import Case
+from difftest.cases.feature import has, typed
+from difftest.cases.features import optimizer as another
+from difftest.cases.layers import walk
+from workers.faults import in_torch
+from workers.training.session import Session
+
+Reaches: TypeAlias = Callable[[Case], bool]
+
+REPLACED = ("optimizer", "capturable")
+"""The features with which the oracle has no optimizer of torch's."""
+
+
+def _trains_by(*names: str, steps: int = 1, without: tuple[str, ...] = ()) -> Reaches:
+    """Cases that torch's own optimizer of a name trains, for so many steps at least."""
+    return lambda case: (
+        case.training.optimizer in names
+        and case.training.steps >= steps
+        and not has(case, *REPLACED, *without)
+    )
+
+
+def _of(kind: str, steps: int = 1) -> Reaches:
+    """Cases that another optimizer trains."""
+
+    def reaches(case: Case) -> bool:
+        kinds = [one.kind for one in typed(case.training_features) if isinstance(one, another.Options)]
+        return kind in map(str, kinds) and case.training.steps >= steps
+
+    return reaches
+
+
+def _has_layer(*kinds: str) -> Reaches:
+    """Cases with a layer, or with an activation, called so."""
+    return lambda case: any({layer.kind, layer.title} & set(kinds) for _, layer in walk(case.model.layers))
+
+
+def _with(feature: str, steps: int = 1) -> Reaches:
+    return lambda case: has(case, feature) and case.training.steps >= steps
+
+
+def _adam_step(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Any]) -> Callable[..., None]:
+    """A step of Adam and AdamW with a wrong `direction` of a gradient, its state and its group's options."""
+
+    @torch.no_grad()
+    def step(self: torch.optim.Optimizer, closure: None = None) -> None:  # noqa: ARG001  torch's signature
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state, gradient = self.state[parameter], parameter.grad
+                gradient = -gradient if group["maximize"] else gradient
+                if isinstance(self, torch.optim.AdamW):
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                elif group["weight_decay"]:
+                    gradient = gradient + group["weight_decay"] * parameter
+                parameter.sub_(group["lr"] * direction(gradient, state, group))
+
+    return step
+
+
+def _moments(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Adam's moments, corrected."""
+    (one, two), zero = group["betas"], torch.zeros_like(gradient)
+    state["step"] = step = state.get("step", 0) + 1
+    state["exp_avg"] = first = one * state.get("exp_avg", zero) + (1 - one) * gradient
+    state["exp_avg_sq"] = second = two * state.get("exp_avg_sq", zero) + (1 - two) * gradient**2
+    return first / (1 - one**step), second / (1 - two**step)
+
+
+def _replacing(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a module or a class
+    """Puts `value` in the place of torch's for the rest of the process, which runs this case alone."""
+    setattr(owner, name, value)
+
+
+@in_torch(
+    about="Adam's epsilon is inside the root", reaches=_trains_by("adam", "adamw", without=("amsgrad",))
+)
+def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
+    """As in some other frameworks."""
+
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
+        first, second = _moments(gradient, state, group)
+        return first / (second + group["eps"]).sqrt()
+
+    _replacing(torch.optim.Adam, "step", _adam_step(direction))
+    return session
+
+
+@in_torch(
+    about="Adam corrects its second moment as if one step more had been taken",
+    reaches=_trains_by("adam", "adamw", without=("amsgrad",)),
+)
+def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
+    """Off by one."""
+
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
+        first, second = _moments(gradient, state, group)
+        kept, step = group["betas"][1], state["step"]
+        ahead = second * (1 - kept**step) / (1 - kept ** (step + 1))
+        return first / (ahead.sqrt() + group["eps"])
+
+    _replacing(torch.optim.Adam, "step", _adam_step(direction))
+    return session
+
+
+@in_torch(about="amsgrad keeps no greatest second moment", reaches=_with("amsgrad", steps=2))
+def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Session:
+    """It is Adam."""
+
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
+        first, second = _moments(gradient, state, group)
+        return first / (second.sqrt() + group["eps"])
+
+    _replacing(torch.optim.Adam, "step", _adam_step(direction))
+    return session
+
+
+@in_torch(about="AdamW's decay is a part of the gradient", reaches=_trains_by("adamw", without=("amsgrad",)))
+def decay_not_decoupled(session: Session, _case: Case, _rank: int) -> Session:
+    """As in Adam."""
+
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
+        first, second = _moments(gradient, state, group)
+        return first / (second.sqrt() + group["eps"])
+
+    step = _adam_step(direction)
+
+    def coupled(self: torch.optim.Optimizer, closure: None = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach(), alpha=group["weight_decay"])
+            group["weight_decay"] = 0.0
+        step(self, closure)
+
+    _replacing(torch.optim.AdamW, "step", coupled)
+    return session
+
+
+@in_torch(
+    about="SGD's first velocity is dampened",
+    reaches=_trains_by("momentum", steps=2, without=("nesterov",)),
+)
+def first_velocity_dampened(session: Session, _case: Case, _rank: int) -> Session:
+    """By the momentum, as if it were a moving average that began at zero."""
+    right = torch.optim.SGD.step
+
+    def step(self: torch.optim.SGD, closure: None = None) -> object:
+        first = not self.state
+        result = right(self, closure)
+        for group in self.param_groups:
+            for parameter in group["params"] if first and group["momentum"] else ():
+                if self.state[parameter].get("momentum_buffer") is not None:
+                    self.state[parameter]["momentum_buffer"].mul_(1 - group["momentum"])
+        return result
+
+    _replacing(torch.optim.SGD, "step", step)
+    return session
+
+
+@in_torch(about="RMSprop's epsilon is inside the root", reaches=_of("rmsprop"), shows="torch_eager")
+def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Session:
+    """In every implementation."""
+
+    @torch.no_grad()
+    def step(self: torch.optim.Optimizer, closure: None = None) -> None:  # noqa: ARG001  torch's signature
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    state, gradient = self.state[parameter], parameter.grad
+                    gradient = -gradient if group["maximize"] else gradient
+                    before = state.get("square_avg", torch.zeros_like(gradient))
+                    state["square_avg"] = group["alpha"] * before + (1 - group["alpha"]) * gradient**2
+                    parameter.sub_(group["lr"] * gradient / (state["square_avg"] + group["eps"]).sqrt())
+
+    _replacing(torch.optim.RMSprop, "step", step)
+    return session
+
+
+@in_torch(
+    about="Adamax divides by the second moment's root", reaches=_of("adamax", steps=2), shows="torch_eager"
+)
+def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
+    """Not by the greatest magnitude."""
+
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
+        first, second = _moments(gradient, state, group)
+        return first / (second.sqrt() + group["eps"])
+
+    _replacing(torch.optim.Adamax, "step", _adam_step(direction))
+    return session
+
+
+@in_torch(
+    about="gradients are clipped by the sum of magnitudes",
+    reaches=lambda case: case.training.clip_norm is not None,
+)
+def clipped_by_another_norm(session: Session, _case: Case, _rank: int) -> Session:
+    """The 1-norm in place of the 2-norm."""
+    right = torch.nn.utils.clip_grad_norm_
+
+    def clip(parameters: Any, max_norm: float, norm_type: float = 2.0, **options: Any) -> Tensor:  # noqa: ANN401
+        order = 1.0 if norm_type == 2.0 else norm_type  # noqa: PLR2004  the usual norm
+        return right(parameters, max_norm, order, **options)
+
+    _replacing(torch.nn.utils, "clip_grad_norm_", clip)
+    return session
+
+
+@in_torch(about="a scheduler is a step ahead", reaches=_with("schedule"), shows="torch_eager")
+def schedule_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
+    """Every scheduler steps once more when it is made."""
+    right = lr_scheduler.LRScheduler._initial_step  # noqa: SLF001  no public name
+
+    def begun(self: lr_scheduler.LRScheduler) -> None:
+        right(self)
+        self.step()
+
+    _replacing(lr_scheduler.LRScheduler, "_initial_step", begun)
+    return session
+
+
+@in_torch(
+    about="an average of weights begins at zero", reaches=_with("averaged_weights", 2), shows="torch_eager"
+)
+def average_begins_at_zero(session: Session, _case: Case, _rank: int) -> Session:
+    """And not as the weights after the first update."""
+    right = swa_utils.AveragedModel.update_parameters
+
+    def update(self: swa_utils.AveragedModel, model: nn.Module) -> None:
+        if self.n_averaged == 0:
+            right(self, model)
+            with torch.no_grad():
+                for parameter in self.module.parameters():
+                    parameter.zero_()
+        right(self, model)
+
+    _replacing(swa_utils.AveragedModel, "update_parameters", update)
+    return session
+
+
+@in_torch(
+    about="gradients are unscaled by half the scale", reaches=_with("gradient_scaler"), shows="torch_eager"
+)
+def unscaled_by_half(session: Session, _case: Case, _rank: int) -> Session:
+    """What the optimizer gets is twice as large."""
+    right = GradScaler.unscale_
+
+    def unscale(self: GradScaler, optimizer: torch.optim.Optimizer) -> None:
+        right(self, optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(2.0)
+
+    _replacing(GradScaler, "unscale_", unscale)
+    return session
+
+
+@in_torch(about="LayerNorm divides by the unbiased variance", reaches=_has_layer("layer_norm"))
+def variance_unbiased(session: Session, _case: Case, _rank: int) -> Session:
+    """Over one column less."""
+
+    def forward(self: nn.LayerNorm, inputs: Tensor) -> Tensor:
+        centred = inputs - inputs.mean(-1, keepdim=True)
+        variance = (centred**2).sum(-1, keepdim=True) / max(1, inputs.shape[-1] - 1)
+        return centred / (variance + self.eps).sqrt() * self.weight + self.bias
+
+    _replacing(nn.LayerNorm, "forward", forward)
+    return session
+
+
+@in_torch(about="RMSNorm adds its epsilon to the root", reaches=_has_layer("rms_norm"))
+def epsilon_beside_root(session: Session, _case: Case, _rank: int) -> Session:
+    """And not to the mean of squares."""
+
+    def forward(self: nn.RMSNorm, inputs: Tensor) -> Tensor:
+        root = (inputs**2).mean(-1, keepdim=True).sqrt()
+        return inputs / (root + cast("float", self.eps)) * self.weight
+
+    _replacing(nn.RMSNorm, "forward", forward)
+    return session
+
+
+def _with_derivative(
+    function: Callable[[Tensor], Tensor], derivative: Callable[[Tensor], Tensor]
+) -> Callable[[nn.Module, Tensor], Tensor]:
+    """The forward of a module: `function`, whose gradient is multiplied by `derivative`."""
+
+    class Spoiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, inputs: Tensor) -> Tensor:  # noqa: ANN401  torch's own type is private
+            ctx.save_for_backward(inputs)
+            return function(inputs)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401
+            return gradients[0] * derivative(ctx.saved_tensors[0])
+
+    def forward(_module: nn.Module, inputs: Tensor) -> Tensor:
+        return cast("Tensor", Spoiled.apply(inputs))  # type: ignore[no-untyped-call]
+
+    return forward
+
+
+@in_torch(about="the derivative of GELU lacks the density's term", reaches=_has_layer("gelu"))
+def gelu_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
+    """A term of the product rule is missing."""
+    share = lambda inputs: (1 + torch.erf(inputs / math.sqrt(2))) / 2  # noqa: E731
+    _replacing(nn.GELU, "forward", _with_derivative(functional.gelu, share))
+    return session
+
+
+@in_torch(about="the derivative of SiLU lacks a term", reaches=_has_layer("silu"))
+def silu_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
+    """It is the sigmoid alone."""
+    _replacing(nn.SiLU, "forward", _with_derivative(functional.silu, torch.sigmoid))
+    return session
+
+
+@in_torch(about="tanh has the derivative of a coarser tanh", reaches=_has_layer("tanh"))
+def tanh_derivative_rounded(session: Session, _case: Case, _rank: int) -> Session:
+    """It is computed in float32 in every dtype."""
+    slope = lambda inputs: (1 - inputs.float().tanh() ** 2).to(inputs.dtype)  # noqa: E731
+    _replacing(nn.Tanh, "forward", _with_derivative(torch.tanh, slope))
+    return session
+
+
+@in_torch(about="the gradient of an embedding counts each id once", reaches=_has_layer("embedding"))
+def repeated_ids_lost(session: Session, _case: Case, _rank: int) -> Session:
+    """It is divided by how often the id is there."""
+
+    def forward(self: nn.Embedding, ids: Tensor) -> Tensor:
+        return functional.embedding(ids, self.weight, scale_grad_by_freq=True)
+
+    _replacing(nn.Embedding, "forward", forward)
+    return session
+
+
+@in_torch(about="softmax's derivative lacks the sum over a row", reaches=_has_layer("attention"))
+def softmax_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
+    """As if the elements of a row did not influence each other."""
+
+    class Spoiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, scores: Tensor) -> Tensor:  # noqa: ANN401  torch's own type is private
+            shares = torch.softmax(scores, -1)
+            ctx.save_for_backward(shares)
+            return shares
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401
+            (shares,) = ctx.saved_tensors
+            return cast("Tensor", gradients[0] * shares * (1 - shares))
+
+    def softmax(scores: Tensor, dim: int | None = None, **_options: object) -> Tensor:  # noqa: ARG001
+        return cast("Tensor", Spoiled.apply(scores))  # type: ignore[no-untyped-call]
+
+    _replacing(functional, "softmax", softmax)
+    return session
+
+
+@in_torch(
+    about="log_softmax subtracts a logarithm in float32",
+    reaches=lambda case: case.training.loss == "cross_entropy",
+)
+def logarithm_rounded(session: Session, _case: Case, _rank: int) -> Session:
+    """In every dtype."""
+
+    def log_softmax(scores: Tensor, dim: int | None = None, **_options: object) -> Tensor:
+        sizes = scores.logsumexp(-1 if dim is None else dim, keepdim=True)
+        return scores - sizes.float().to(scores.dtype)
+
+    _replacing(functional, "log_softmax", log_softmax)
+    return session
+
+
+@in_torch(about="weights pass through float32 when they are loaded")
+def weights_cast_at_first(session: Session, _case: Case, _rank: int) -> Session:
+    """In every dtype."""
+    right = nn.Module.load_state_dict
+
+    def load(self: nn.Module, state_dict: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        narrow = {
+            name: value.float().to(value.dtype) if value.is_floating_point() else value
+            for name, value in state_dict.items()
+        }
+        return right(self, narrow, *arguments, **options)
+
+    _replacing(nn.Module, "load_state_dict", load)
+    return session
+
+
+@in_torch(about="a convolution's kernel is turned around", reaches=_has_layer("conv"))
+def kernel_turned(session: Session, _case: Case, _rank: int) -> Session:
+    """A convolution and not a cross-correlation."""
+    right = functional.conv1d
+
+    def forward(self: nn.Conv1d, inputs: Tensor) -> Tensor:
+        return right(inputs, self.weight.flip(-1), self.bias, self.stride, self.padding)
+
+    _replacing(nn.Conv1d, "forward", forward)
+    return session

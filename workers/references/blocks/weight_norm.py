@@ -1,0 +1,14 @@
+"""Weight normalization (Salimans and Kingma, 2016): a magnitude and a direction for each output."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workers.references.layers import Array, Given, projected
+
+
+def computed(_arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+    """The direction is divided by the norm of its row."""
+    magnitude = given.own("linear.parametrizations.weight.original0")
+    direction = given.own("linear.parametrizations.weight.original1")
+    norms = given.numpy.sqrt((direction**2).sum(1, keepdims=True))
+    return projected(inputs, magnitude * direction / norms, given.own("linear.bias"))

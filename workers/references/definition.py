@@ -1,0 +1,102 @@
+"""A run by its definitions, beside torch's run of the same case in float64 on one device.
+
+Every step begins with torch's own parameters, and every update with torch's own gradients, so that an error
+shows where it is made. What has no definition here is as torch has it; the environment says what was
+computed, and by what.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.layout import ALONE
+from difftest.ground import installed
+from difftest.judge.outcome import Sharded, Tensors, Trace
+from difftest.judge.stage import Stage
+from workers.references import operators, passes, updates
+from workers.references.optimizers import Floats
+from workers.references.passes import Pass, Passes
+
+COMPUTED = "definitions"
+"""The key of the environment that says what was computed, and by what."""
+
+
+def lacks(case: Case) -> str:
+    """Why nothing of a case has a definition here; empty where something has one."""
+    if case.model.own:
+        return "the definitions of a module of the user's are the user's"
+    if case.model.is_program:
+        return operators.lacks(case)
+    return passes.lacks(case) and updates.lacks(case)
+
+
+def defined(case: Case, of_torch: Trace) -> Trace:
+    """The run of `case` by its definitions; `of_torch` is torch's own."""
+    if case.model.is_program:
+        return _program(case, of_torch)
+    before = [_floats(numbers.weights(case)), *(_values(step, Stage.UPDATE) for step in of_torch.steps)]
+    words, steps = list[str](), [dict(step) for step in of_torch.steps]
+    own = [
+        {name: values for name, values in step.items() if name in case.model.parameters()} for step in before
+    ]
+    if not passes.lacks(case):
+        _put_passes(case, own, steps)
+        words.append(f"outputs{' and gradients' if installed.version('jax') else ''} by {passes.makers()}")
+    if not updates.lacks(case):
+        gradients = [_values(step, Stage.BACKWARD) for step in of_torch.steps]
+        for step, parameters in zip(steps, updates.updates(case, own[:-1], gradients), strict=True):
+            _put(step, Stage.UPDATE, parameters)
+        words.append(f"updates by numpy {np.__version__}")
+    environment = {**of_torch.environment, COMPUTED: "; ".join(words)}
+    return dataclasses.replace(of_torch, steps=tuple(steps), environment=environment)
+
+
+def _program(case: Case, of_torch: Trace) -> Trace:
+    """A program's results, loss and gradients."""
+    (step,) = (dict(step) for step in of_torch.steps)
+    weights = {name: np.asarray(value) for name, value in numbers.weights(case).items()}
+    results, loss, gradients = passes.of_program(case, weights)
+    _put(step, Stage.FORWARD, {**results, "loss": loss})
+    _put(step, Stage.BACKWARD, gradients)
+    environment = {**of_torch.environment, COMPUTED: f"operators by {passes.makers()}"}
+    return dataclasses.replace(of_torch, steps=(step,), environment=environment)
+
+
+def _put_passes(
+    case: Case, before: Sequence[Mapping[str, Floats]], steps: Sequence[dict[tuple[Stage, str], Sharded]]
+) -> None:
+    """Puts outputs, losses and gradients by their definitions in the place of torch's."""
+    computing = Passes(case)
+    for step, tensors in enumerate(steps):
+        parts = computing.of_step(before[step], step)
+        names = ["output"] if len(parts) == 1 else [f"output.{index}" for index in range(len(parts))]
+        outputs = {name: part.output for name, part in zip(names, parts, strict=True)}
+        _put(tensors, Stage.FORWARD, {**outputs, "loss": np.asarray(sum(part.loss for part in parts))})
+        _put(tensors, Stage.BACKWARD, _summed(parts))
+
+
+def _summed(parts: Sequence[Pass]) -> dict[str, Floats]:
+    """The gradients of a batch: the sum of its parts'."""
+    every = [part.gradients for part in parts if part.gradients is not None]
+    names = every[0] if every else ()
+    return {name: np.asarray(sum(gradients[name] for gradients in every)) for name in names}
+
+
+def _put(tensors: dict[tuple[Stage, str], Sharded], stage: Stage, values: Mapping[str, Floats]) -> None:
+    """Puts values in the place of torch's; what torch has not, as gradients of frozen weights, stays so."""
+    for name, value in values.items():
+        if there := tensors.get((stage, name)):
+            held = value.astype(there.pieces[0].dtype)  # booleans are kept as int8
+            tensors[stage, name] = dataclasses.replace(there, shape=held.shape, pieces={0: held})
+
+
+def _values(step: Tensors, stage: Stage) -> dict[str, Floats]:
+    """The values of one stage by name."""
+    return _floats({name: tensor.full(ALONE) for (at, name), tensor in step.items() if at is stage})
+
+
+def _floats(values: Mapping[str, Floats]) -> dict[str, Floats]:
+    return {name: np.asarray(value, np.float64) for name, value in values.items()}

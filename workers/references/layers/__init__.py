@@ -1,0 +1,114 @@
+"""The definitions of layers, a file for each kind: from the input and the weights to the output.
+
+`numpy` is the module of arrays: JAX's, which differentiates them, or numpy itself. A definition has few plain
+operations, and none of torch's names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, cast
+
+from difftest.cases.layer import Layer
+from difftest.ground import plugins
+
+Array: TypeAlias = Any
+"""An array of numpy or of JAX."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a layer computes with.
+
+    `own(name)` is its own weight of that name, `extras` are what the batch has beside inputs, `path` is where
+    it stands, and `numpy` the module of arrays. `erf` is the error function of these arrays.
+    """
+
+    numpy: Any
+    erf: Any
+    weights: Mapping[str, Array]
+    extras: Mapping[str, Array]
+    path: str
+
+    def own(self, name: str) -> Array:
+        """A weight of the layer."""
+        return self.weights[f"{self.path}.{name}"]
+
+    def at(self, path: str) -> "Given":
+        """The same for the layer at `path`."""
+        return Given(self.numpy, self.erf, self.weights, self.extras, path)
+
+
+class Definition(Protocol):
+    """What a file in this folder offers."""
+
+    def lacks(self, layer: Any) -> str:  # noqa: ANN401  a layer of its kind
+        """What of a layer has no definition; empty where it has one."""
+
+    def computed(self, layer: Any, inputs: Array, given: Given) -> Array:  # noqa: ANN401  a layer of its kind
+        """The output of the layer."""
+
+
+def complete(_layer: Layer) -> str:
+    """Every layer of the kind has a definition."""
+    return ""
+
+
+def lacks(layer: Layer) -> str:
+    """What of a layer has no definition here; empty where it has one."""
+    if layer.kind not in plugins.names(__name__):
+        return f"no definition of a {layer.title}"
+    return _load(layer).lacks(layer)
+
+
+def computed(layer: Layer, inputs: Array, given: Given) -> Array:
+    """The output of a layer."""
+    return _load(layer).computed(layer, inputs, given)
+
+
+def _load(layer: Layer) -> Definition:
+    return cast("Definition", plugins.load(__name__, layer.kind))
+
+
+def projected(inputs: Array, weight: Array, bias: Array | None = None) -> Array:
+    """`inputs @ weight.T + bias`."""
+    products = inputs @ weight.T
+    return products if bias is None else products + bias
+
+
+def softmax(scores: Array, given: Given) -> Array:
+    """Shares along the last dim; the greatest score is subtracted, which changes nothing but the range."""
+    np = given.numpy
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def sigmoid(values: Array, given: Given) -> Array:
+    """`1 / (1 + exp(-x))`, by powers that do not overflow."""
+    np = given.numpy
+    power = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1.0, power) / (1 + power)
+
+
+def by_heads(projected: Array, width: int, group: int, given: Given) -> Array:
+    """(batch, positions, heads * width) to (batch, heads * group, positions, width), each head repeated."""
+    batch, positions, _ = projected.shape
+    heads = projected.reshape(batch, positions, -1, width).transpose(0, 2, 1, 3)
+    return given.numpy.repeat(heads, group, axis=1)
+
+
+def mixed(scores: Array, hidden: Array | None, value: Array, given: Given) -> Array:
+    """Attention: values weighted by the softmax of scores, without those that are hidden.
+
+    A query of which all keys are hidden gives zeros. Heads come together again: (batch, positions, width).
+    """
+    np = given.numpy
+    if hidden is None:
+        shares = softmax(scores, given)
+    else:
+        shares = np.where(hidden, 0.0, softmax(np.where(hidden, LOWEST, scores), given))
+    batch, heads, positions, _ = scores.shape
+    return (shares @ value).transpose(0, 2, 1, 3).reshape(batch, positions, heads * value.shape[-1])
+
+
+LOWEST = -1e300
+"""Stands for minus infinity, of which differences are no numbers."""

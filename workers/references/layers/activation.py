@@ -1,0 +1,22 @@
+"""Activation functions (gelu: Hendrycks and Gimpel, 2016; silu: Elfwing et al., 2017)."""
+
+import math
+
+from difftest.cases.layers.activation import Activation
+from workers.references.layers import Array, Given, complete, sigmoid
+
+lacks = complete
+
+
+def computed(layer: Activation, inputs: Array, given: Given) -> Array:
+    """Relu has the derivative 0 at 0."""
+    np = given.numpy
+    match layer.function:
+        case "relu":
+            return np.where(inputs > 0, inputs, 0.0)
+        case "gelu":
+            return inputs * (1 + given.erf(inputs / math.sqrt(2))) / 2
+        case "silu":
+            return inputs * sigmoid(inputs, given)
+        case "tanh":
+            return np.tanh(inputs)

@@ -1,0 +1,11 @@
+"""A change of placements, which changes no number."""
+
+from difftest.cases.layers.redistribute import Redistribute
+from workers.references.layers import Array, Given, complete
+
+lacks = complete
+
+
+def computed(_layer: Redistribute, inputs: Array, _given: Given) -> Array:
+    """The identity."""
+    return inputs

@@ -1,0 +1,18 @@
+"""The residual block (He et al., 2016): `x + layers(x)`."""
+
+from difftest.cases.layers.residual import Residual
+from workers.references import layers
+from workers.references.layers import Array, Given
+
+
+def lacks(layer: Residual) -> str:
+    """What its layers lack."""
+    return next(filter(None, map(layers.lacks, layer.layers)), "")
+
+
+def computed(layer: Residual, inputs: Array, given: Given) -> Array:
+    """Its layers in order, and the sum."""
+    values = inputs
+    for index, inner in enumerate(layer.layers):
+        values = layers.computed(inner, values, given.at(f"{given.path}.{index}"))
+    return inputs + values

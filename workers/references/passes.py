@@ -1,0 +1,115 @@
+"""The forward and the backward pass of a step by their definitions: outputs, loss and gradients.
+
+JAX differentiates the definitions, on the CPU in float64. Where it is not installed numpy computes outputs
+and losses alone, and gradients are not compared.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.feature import of
+from difftest.cases.features import skipped_block
+from difftest.cases.numbers import Batch
+from difftest.ground import installed
+from workers.references import layers, losses, operators
+from workers.references.layers import Array, Given
+from workers.references.optimizers import Floats
+
+
+class Pass(NamedTuple):
+    """One part of a batch: its output and loss, and the gradients by parameter; None without JAX."""
+
+    output: Floats
+    loss: float
+    gradients: Mapping[str, Floats] | None
+
+
+def lacks(case: Case) -> str:
+    """Why a case's outputs have no definition here; empty where they have one."""
+    if case.training.loss not in losses.LOSSES:
+        return f"no definition of the loss {case.training.loss!r}"
+    if of(case, skipped_block.Options):
+        return "a block is skipped by a count of forward passes"
+    return next(filter(None, map(layers.lacks, case.model.layers)), "")
+
+
+def makers() -> str:
+    """What computes: `jax 0.7.1`, or `numpy 2.4.6` alone."""
+    name = "jax" if installed.version("jax") else "numpy"
+    return f"{name} {installed.version(name)}"
+
+
+def of_program(
+    case: Case, weights: Mapping[str, Floats]
+) -> tuple[Mapping[str, Floats], Floats, Mapping[str, Floats]]:
+    """The results of a program and its loss by numpy, and by JAX the gradients of its operands."""
+    with np.errstate(all="ignore"):  # operands may be where an operator is not defined
+        results = {name: np.asarray(value) for name, value in operators.results(case, weights, np).items()}
+        loss = operators.loss(case, results, np)
+    if loss is None or not installed.version("jax"):
+        return results, np.asarray(0.0 if loss is None else loss), {}
+    jax = _jax()
+
+    def differentiated(operands: Mapping[str, Array]) -> Array:
+        return operators.loss(case, operators.results(case, operands, jax.numpy), jax.numpy)
+
+    gradients = jax.jit(jax.grad(differentiated))(dict(weights))
+    return results, np.asarray(loss), {name: np.asarray(gradient) for name, gradient in gradients.items()}
+
+
+def _jax() -> Any:  # noqa: ANN401  a module
+    """JAX on the CPU in float64."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", True)  # noqa: FBT003  JAX's signature
+    return jax
+
+
+@dataclass(slots=True)
+class Passes:
+    """The passes of one case, whose definitions JAX compiles once."""
+
+    case: Case
+    _compiled: Callable[..., Any] | None = field(default=None)
+
+    def of_step(self, weights: Mapping[str, Floats], step: int) -> list[Pass]:
+        """The passes over all parts of a step's batch, from the weights before the step."""
+        batch, parts = numbers.batch(self.case, step), self.case.training.accumulation
+        rows = len(batch.inputs) // parts
+        return [self._pass(weights, batch.rows(slice(i * rows, (i + 1) * rows))) for i in range(parts)]
+
+    def _pass(self, weights: Mapping[str, Floats], part: Batch) -> Pass:
+        if not installed.version("jax"):
+            given = Given(np, np.vectorize(math.erf, otypes=[float]), weights, part.extras, "")
+            loss, output = self._loss(given, part.inputs, part.targets, part.count)
+            return Pass(np.asarray(output), float(loss), None)
+        if self._compiled is None:
+            self._compiled = self._with_gradients()
+        arrays = dict(weights), part.inputs, part.targets, float(part.count), dict(part.extras)
+        (loss, output), gradients = self._compiled(*arrays)
+        own = {name: np.asarray(gradient) for name, gradient in gradients.items()}
+        return Pass(np.asarray(output), float(loss), own)
+
+    def _loss(self, given: Given, inputs: Array, targets: Array, count: float) -> tuple[Array, Array]:
+        """The loss and the output of one part."""
+        values = inputs
+        for index, layer in enumerate(self.case.model.layers):
+            values = layers.computed(layer, values, given.at(str(index)))
+        return losses.computed(self.case, values, targets, count, given), values
+
+    def _with_gradients(self) -> Callable[..., Any]:
+        """JAX's function of the same, with the gradients of the weights."""
+        jax = _jax()
+        from jax.scipy.special import erf
+
+        def loss(weights: Array, inputs: Array, targets: Array, count: Array, extras: Array) -> Array:
+            return self._loss(Given(jax.numpy, erf, weights, extras, ""), inputs, targets, count)
+
+        return jax.jit(jax.value_and_grad(loss, has_aux=True))
