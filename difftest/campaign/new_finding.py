@@ -52,13 +52,19 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     elif stable[0] and not campaign.explanation(divergence, case):  # a lethal case's variants may be lethal
         words |= deciding_options(campaign, case, divergence)
     words |= later_checks(result, divergence) | siblings(campaign, result, divergence)
-    explained = campaign.explanation(divergence, case) and not is_twin(case)
-    differing = references.differ(campaign, case, divergence) if stable[0] and not explained else {}
+    unexplained = stable[0] and (is_twin(case) or not campaign.explanation(divergence, case))
+    differing = references.differ(campaign, case, divergence) if unexplained else {}
     words |= references.in_words(differing)
     return Finding(
         fingerprint=divergence.fingerprint,
         divergence=divergence,
-        blame=verdict(divergence.side, placed, stable=stable, reference_differs=any(differing.values())),
+        blame=verdict(
+            divergence.side,
+            placed,
+            stable=stable,
+            of_reference=is_twin(case),
+            reference_differs=any(differing.values()),
+        ),
         evidence=words,
         hits=1,
         case=case.id,

@@ -107,6 +107,8 @@ def command(out: Path, **given: Any) -> int:  # noqa: ANN401  what the decorator
     else:
         click.echo(", ".join(f"{count} {became}" for became, count in counts.items()))
         click.echo(f"page: {files[-1]}")
+        if watched.left:
+            click.echo("the time was over before everything was tried; the same command goes on")
     return _status(watched, counts)
 
 

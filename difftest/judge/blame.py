@@ -31,21 +31,28 @@ TORCH_ITSELF = "torch itself"
 """The blame where a reference of another make differs: torch is wrong on every device."""
 
 
-def verdict(side: str, placed: TwoByTwo, *, stable: tuple[int, int], reference_differs: bool = False) -> str:
+def verdict(
+    side: str,
+    placed: TwoByTwo,
+    *,
+    stable: tuple[int, int],
+    of_reference: bool = False,
+    reference_differs: bool = False,
+) -> str:
     """The verdict on a divergence of `side` that was reproduced `stable` (k of n) times, as text.
 
-    `reference_differs`: a reference of another make differs from the oracle too. What no device computes
-    correctly then is torch's fault, and no doubt about the oracle.
+    `of_reference`: it is a reference of another make that diverges. `reference_differs`: one differs from the
+    oracle too, so that what both sides show alike is torch's fault, and no doubt about the oracle.
     """
     reproduced, repeats = stable
     if not reproduced:
         return f"inconclusive: it {'did not come back' if repeats else 'could not be run again'}"
-    if reference_differs and placed.single is not False and placed.other_single is not False:
+    if of_reference:
         return TORCH_ITSELF
     if placed.single is None:
         return f"{side} fault"
     if placed.single and placed.other_single:
-        return "oracle in doubt"
+        return TORCH_ITSELF if reference_differs else "oracle in doubt"
     if placed.other and not placed.single:
         return "shared sharding fault"
     return f"{side} backend fault" if placed.single else f"{side} sharding fault"

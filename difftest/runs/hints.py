@@ -12,6 +12,9 @@ from difftest.runs.read import Run
 CLOSE = 0.02
 """A tensor is a multiple of another if this share of it at most is left."""
 
+EXPLAINED = 0.1
+"""A factor explains a difference of which this share at most is left without it."""
+
 COARSE = (2.0**-12, 2.0**-6)
 """Relative differences of this size come from bfloat16 or TF32 in one of the runs."""
 
@@ -23,12 +26,13 @@ def hints(
     if place.kind == DATA:
         return (f"{runs[1].name} has {data} there. Nothing after that can be compared.",)
     wrong = [off for off in offs if off.wrong]
+    factors = _factors(place, wrong, offs, runs)
     sentences = [
         *_copies(place),
         *_arguments(place, settings),
-        *_factors(place, wrong, offs, runs),
+        *factors,
         *_dropout(place, runs),
-        *_coarse(place, settings, runs[0].steps[0]),
+        *([] if factors else _coarse(place, settings, runs[0].steps[0])),
         *_loss(place, offs, runs),
     ]
     return tuple(dict.fromkeys(sentences))
@@ -74,7 +78,10 @@ def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
 def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
     first = next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
     times = factor(first.first.sketch, first.second.sketch) if first else None
-    if times is None or abs(times - 1) < CLOSE:
+    if first is None or times is None:
+        return []
+    one, two = first.first.sketch, first.second.sketch
+    if np.linalg.norm(two - times * one) > EXPLAINED * np.linalg.norm(two - one):
         return []
     near = next((words for size, words in candidates(runs).items() if abs(times / size - 1) < CLOSE), "")
     sentences = [f"It is {times:.4g} times as large in {runs[1].name}" + (f": {near}." if near else ".")]

@@ -93,7 +93,7 @@ def _unshown(pairs: Sequence[tuple[Module, Module]]) -> set[tuple[str, str]]:
         (kind, key)
         for kind, (first, second) in keys.items()
         for always, other in ((first, second), (second, first))
-        for key in set.intersection(*always) - set.union(*other)
+        for key in set[str].intersection(*always) - set[str]().union(*other)
     }
 
 

@@ -71,4 +71,39 @@ def strided(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     )
 
 
+LEARNED: tuple[Operation, ...] = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "scatter",
+)
+FUNCTIONAL: tuple[Operation, ...] = ("all_gather", "reduce_scatter", "all_to_all")
+"""The functional collectives that torch 2.9 differentiates."""
+
+
+@functools.cache
+@st.composite
+def learned(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
+    """Any operation that gradients go through.
+
+    Whole numbers are only added: where two ranks have the greatest one, it has no gradient.
+    """
+    axis, operation = draw(st.integers(0, len(mesh.axes) - 1)), draw(st.sampled_from(LEARNED))
+    slices = mesh.shape[axis] if operation in SLICED else 1
+    nn = operation not in FUNCTIONAL or draw(st.booleans())
+    chooses = operation in REDUCING and nn and not exact
+    return Collective(
+        operation=operation,
+        width=slices * draw(st.sampled_from((1, 2, 3) if slices > 1 else (2, 1, 3, 4))),
+        mesh=mesh.shape,
+        axis=axis,
+        reduction=draw(weighted((3, "sum"), (1, "max"), (1, "min"))) if chooses else "sum",
+        factor=draw(st.sampled_from(FACTORS)),
+        learned="nn" if nn else "functional",
+    )
+
+
 placements = kept_whole

@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from difftest.cases import flags
 from difftest.cases.case import Case
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.own import Own
 from difftest.cases.routed import routed
 from difftest.cases.script_values import python
@@ -159,7 +160,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := _of_own(case.model.own, backend) if case.model.own else blocks.refusal(case):
         return reason
-    lacks = (_without_regions, _without_stages, _without_experts)
+    lacks = (_without_regions, _without_stages, _without_experts, _without_gradients)
     if reason := features.refusal(case) or next(filter(None, (one(case, backend) for one in lacks)), None):
         return reason
     flash = set(case.model.flash_attentions.values())
@@ -210,6 +211,12 @@ def _without_experts(case: Case, backend: str) -> str | None:
         if case.training.clip_norm is not None
         else None
     )
+
+
+def _without_gradients(case: Case, _backend: str) -> str | None:
+    """Why a collective has no script, or None."""
+    learned = any(isinstance(one, Collective) and one.learned is not UNSET for one in case.model.layers)
+    return "no template writes a collective that gradients go through" if learned else None
 
 
 @cache

@@ -1,7 +1,7 @@
 """What choosing cases by what XLA's passes do gives: distinct causes per core hour, on the same candidates.
 
-    python tests/benchmarks/pass_coverage.py record one.jsonl --seed 57 --minutes 10
-    python tests/benchmarks/pass_coverage.py record two.jsonl --seed 58 --minutes 10
+    python tests/benchmarks/pass_coverage.py record one.jsonl --seed 57
+    python tests/benchmarks/pass_coverage.py record two.jsonl --seed 58
     python tests/benchmarks/pass_coverage.py compare one.jsonl two.jsonl
 
 `record` runs every candidate of each case, so that all choices are compared on the same runs. XLA dumps the
@@ -70,7 +70,7 @@ def main() -> None:
 @click.option("--seed", default=57, show_default=True)
 @click.option("--minutes", default=10.0, show_default=True, help="How many minutes of a core.")
 @click.option("--paths", default=PATHS, show_default=True)
-@click.option("--backends", "named", default="xla_spmd,torch_dtensor", show_default=True)
+@click.option("--backends", "named", default="xla_spmd", show_default=True)
 def record(file: Path, seed: int, minutes: float, paths: str, named: str) -> None:
     """Runs candidates of the cases of a seed; the same command goes on with the case after the last."""
     there = [ran.index for ran in read(file)] if file.exists() else []

@@ -11,6 +11,7 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.routed_experts import RoutedExperts
 from difftest.cases.parts import parts
 from difftest.cases.routed import routed
@@ -23,6 +24,18 @@ quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(He
 
 def test_the_path_runs_only_if_named() -> None:
     assert "experts" not in chosen(None)
+    assert "learned_collectives" not in chosen(None)
+
+
+@quietly
+@given(cases(paths=("learned_collectives",)))
+def test_gradients_go_through_a_collective_whose_choices_are_unambiguous(case: Case) -> None:
+    assert Case.from_json(case.to_json()) == case
+    (between,) = (one for one in case.model.layers if isinstance(one, Collective))
+    assert between.learned in {"nn", "functional"}
+    assert between.reduction == "sum" or (case.data.regime, case.dtype) == ("normal", "float32")
+    if case.data.regime == "exact":
+        assert inexact(case) is None
 
 
 @quietly

@@ -1,5 +1,6 @@
 """`difftest validate`: cases near a fault's, where a fix is, and the verdict on it."""
 
+import dataclasses
 import re
 import sys
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from difftest.cases.case import Case
+from difftest.commands.validate import _print as print_result
 from difftest.findings.faults import read_faults
 from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
@@ -261,3 +263,11 @@ def test_what_is_no_fault_and_no_finding_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"'nothing' is no known fault and no finding; known faults are "):
         fault_cases.read("nothing")
+
+
+def test_undecided_cases_are_counted_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = dataclasses.replace(pair(Role.NEIGHBOUR, None, None), words="one", before=UNCLEAR, after=UNCLEAR)
+    print_result("the_fault", validated([OWN, GONE, lost, lost]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "the_fault: fixed. Of 2 cases that showed it, 2 agree now."
+    assert lines[1:] == ["  2 undecided, such as one: the oracle failed"]

@@ -207,6 +207,16 @@ def test_the_files_say_what_broke_and_the_status_is_1(
     assert "<td>3</td>" in page
 
 
+def test_a_watch_whose_time_is_over_says_so(
+    tmp_path: Path, known: Sequence[KnownFault], places: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "read_faults", lambda: known[:3])
+    given = [str(tmp_path / "out"), "--release", "torch==2.16.0", "--sample", "0", "--budget", "0.001s"]
+    done = CliRunner().invoke(command.command, given, standalone_mode=False)
+    assert done.return_value == 3, done.output
+    assert done.output.endswith("the time was over before everything was tried; the same command goes on\n")
+
+
 def test_cases_run_on_the_newest_release_of_the_list_too_and_are_compared(
     tmp_path: Path, places: list[Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Recorders in the training loops of the real packages, where they are installed."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -129,6 +130,83 @@ else:
     train(out + "/parts", 4, 2)
 """
 
+TORCHTITAN = """
+import os, sys, torch
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[2])
+torch._utils._get_available_device_type = lambda: "cpu"  # torchtitan expects an accelerator
+from dataclasses import dataclass
+from types import SimpleNamespace
+import torchtitan.trainer
+from torchtitan.components import metrics
+from torchtitan.components.dataloader import BaseDataLoader
+from torchtitan.config import Configurable
+from torchtitan.models.common.attention import ScaledDotProductAttention
+from torchtitan.models.llama3 import config_registry, model_registry
+from workers.runs.callbacks import torchtitan as record
+
+sizes = [f"max_{kind}_{unit}" for kind in ("active", "reserved") for unit in ("gib", "pct")]
+memory = SimpleNamespace(**dict.fromkeys([*sizes, "num_alloc_retries", "num_ooms"], 0.0))
+metrics.build_device_memory_monitor = lambda: SimpleNamespace(
+    get_peak_stats=lambda: memory, reset_peak_stats=lambda: None, device_name="cpu", device_capacity=1)
+torchtitan.trainer.dist_utils.set_pg_timeouts = lambda *_, **__: None
+
+class NoTokenizer(Configurable):
+    @dataclass(kw_only=True, slots=True)
+    class Config(Configurable.Config):
+        pass
+
+    def __init__(self, config, **_):
+        pass
+
+class Random(BaseDataLoader):
+    @dataclass(kw_only=True, slots=True)
+    class Config(BaseDataLoader.Config):
+        pass
+
+    def __init__(self, config, *, seq_len, local_batch_size, **_):
+        self.length, self.size = seq_len, local_batch_size
+
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(5)
+        while True:
+            rows = torch.randint(2048, (8, self.length + 1), generator=generator)
+            for own in rows.split(self.size):
+                positions = torch.arange(self.length).expand(self.size, -1).contiguous()
+                yield {"input": own[:, :-1].contiguous(), "positions": positions}, own[:, 1:].contiguous()
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+def train(out, batch):
+    config = config_registry.llama3_debugmodel_ce_loss()
+    config.model_spec = model_registry("debugmodel", attn_backend="flex")
+    config.model_spec.model.layers = config.model_spec.model.layers[:2]
+    for layer in config.model_spec.model.layers:  # flex has no backward pass on a CPU
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()
+    training = config.training
+    training.local_batch_size, training.global_batch_size, training.seq_len, training.steps = batch, 8, 32, 3
+    training.mixed_precision_param, training.disable_cuda_graphs = "float32", True
+    config.dataloader, config.tokenizer = Random.Config(), NoTokenizer.Config()
+    config.activation_checkpoint = None
+    config.validator.enable = config.checkpoint.enable = False
+    config.debug.seed, config.dump_folder = 0, sys.argv[1] + "/dump"
+    trainer = config.build()
+    if out:
+        record(trainer, out=out)
+    trainer.train()
+    trainer.close()
+    parameters = [p.detach().clone() for p in trainer.model_parts[0].parameters()]
+    torch.distributed.destroy_process_group()
+    return parameters
+
+plain, recorded = train(None, 8), train(sys.argv[1] + "/whole", 8)
+assert all(torch.equal(one, two) for one, two in zip(plain, recorded))
+train(sys.argv[1] + "/parts", 2)
+"""
+
 
 def run(arguments: Sequence[str]) -> None:
     done = subprocess.run(
@@ -171,3 +249,18 @@ def test_a_loop_of_accelerate_is_recorded_and_keeps_its_bits(tmp_path: Path) -> 
     run([str(script), str(tmp_path)])
     run(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), str(tmp_path)])
     expect_equal_runs(tmp_path, 4, "parts", "ranks")
+
+
+def test_a_trainer_of_torchtitan_is_recorded_and_keeps_its_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torchtitan", reason="needs torchtitan, and its torch")
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run(["-c", TORCHTITAN, str(tmp_path), str(port)])
+    found = difftest.compare(tmp_path / "whole", tmp_path / "parts")
+    assert (found.verdict, found.steps, found.skipped) == ("equal within rounding", 3, {}), found.first
+    assert "micro-batches of a step" in {one.name for one in found.settings}
+    assert read(tmp_path / "whole").loss(0) == pytest.approx(read(tmp_path / "parts").loss(0), rel=1e-5)

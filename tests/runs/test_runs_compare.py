@@ -283,6 +283,13 @@ def test_a_wrong_loss_of_right_outputs_is_named(first: Path, noise: Path, tmp_pa
     assert "labels" in found.hints[0]
 
 
+def test_a_small_factor_is_named_and_not_taken_for_coarse_rounding(first: Path, tmp_path: Path) -> None:
+    second = write(tmp_path / "second", changed(0, layout.OUTPUT, "block.attn", 1.01))
+    hints = difftest.compare(first, second).hints
+    assert hints[0] == f"It is 1.01 times as large in {second}."
+    assert not any("bfloat16" in hint for hint in hints)
+
+
 def test_a_loss_that_is_summed_is_named_by_the_samples_of_a_rank(first: Path, tmp_path: Path) -> None:
     second = write(tmp_path / "second", noisy(RUN, 1e-7), losses=[8.0, 7.6, 7.2])
     found = difftest.compare(first, second)

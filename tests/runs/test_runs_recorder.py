@@ -54,17 +54,19 @@ def model(again: str = "") -> nn.Sequential:
     return nn.Sequential(nn.Embedding(17, 16), Block(again), Block(again), nn.Linear(16, 17))
 
 
-def train(
+def train(  # noqa: PLR0913  what a test may want to choose
     out: Path | None,
     *,
     again: str = "",
     parts: int = 1,
     steps: int = 3,
     compiled: bool = False,
+    dtype: torch.dtype = torch.float32,
+    autocast: bool = False,
     **options: Any,  # noqa: ANN401
 ) -> list[Tensor]:
     """Trains with so many micro-batches; returns the parameters."""
-    net = model(again)
+    net = model(again).to(dtype)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
     called: Any = torch.compile(net, backend="eager") if compiled else net
     recorder = difftest.record(called, optimizer, out=out, **options) if out else None
@@ -72,7 +74,8 @@ def train(
         tokens = torch.randint(17, (8, 5), generator=torch.Generator().manual_seed(step))
         mean = 0.0
         for part in tokens.chunk(parts):
-            loss = functional.cross_entropy(called(part).flatten(0, 1), ((part + 1) % 17).flatten())
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss = functional.cross_entropy(called(part).flatten(0, 1), ((part + 1) % 17).flatten())
             (loss / parts).backward()
             mean += float(loss.detach()) / parts
         optimizer.step()
@@ -252,6 +255,23 @@ def test_a_perturbed_run_differs_in_the_last_bits(tmp_path: Path) -> None:
         if key[0] in (layout.OUTPUT, layout.OUTPUT_GRADIENT, layout.GRADIENT):
             share = np.linalg.norm(whole_one.sketch - two[key].sketch) / whole_one.norm
             assert 2e-8 < share < 2e-5, key
+
+
+def test_the_rounding_of_every_update_is_in_the_noise(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"steps": 101, "every": 20}
+    train(tmp_path / "single", **shared)
+    train(tmp_path / "double", dtype=torch.float64, **shared)
+    train(tmp_path / "noise", perturb=1, **shared)
+    found = difftest.compare(tmp_path / "single", tmp_path / "double", noise=[tmp_path / "noise"])
+    assert (found.verdict, found.steps) == ("equal within rounding", 6), found.first
+
+
+def test_a_run_in_16_bits_agrees_with_another_split_without_measured_noise(tmp_path: Path) -> None:
+    for name, parts in (("one", 1), ("four", 4)):
+        train(tmp_path / name, parts=parts, steps=41, every=4, autocast=True)
+    found = difftest.compare(tmp_path / "one", tmp_path / "four")
+    assert (found.verdict, found.steps) == ("equal within rounding", 11), found.first
+    assert found.notes == ("Rounding is that of bfloat16, the coarsest dtype of both runs.",)
 
 
 @pytest.mark.parametrize(

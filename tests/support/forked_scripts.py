@@ -12,7 +12,7 @@ from functools import cache
 
 from difftest.ground.inherited import by_scripts
 from difftest.ground.own_folder import own_folder
-from difftest.jobs.filing.script_runs import SECONDS, ScriptRun, concluded
+from difftest.jobs.filing.script_runs import SECONDS, ScriptRun, concluded, without_gloo
 from difftest.jobs.watch.warm_python import WarmPython, warm_python
 from difftest.jobs.watch.warm_scripts import WARM
 
@@ -31,7 +31,9 @@ def forked(text: str) -> tuple[int, str]:
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        return _warm(next(word for word in WARM if word in text)).run(file, math.ceil(SECONDS))
+        python = _warm(next(word for word in WARM if word in text))
+        status, output = python.run(file, math.ceil(SECONDS))
+        return status, without_gloo(output)
 
 
 @cache

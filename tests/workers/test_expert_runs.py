@@ -48,7 +48,7 @@ def with_experts(
         )
     )
     batch = tuple(R if name == "tp" else S0 for name in mesh.names)
-    at = {RISING: (S0,), FALLING: (S0,)} if placed is None else placed
+    at: dict[str, Placements] = {RISING: (S0,), FALLING: (S0,)} if placed is None else placed
     case = a_sharded_case(mesh, batch, at, model=model, training=training)
     rows = 4 * mesh.world_size * training.accumulation
     return msgspec.structs.replace(

@@ -15,6 +15,7 @@ from difftest.cases.layout import Mesh
 from difftest.commands.models import command
 from difftest.jobs.proof.real_models import compared
 from tools.real_models import words
+from workers.isolate import described as isolate_described
 from workers.isolate.described import listed
 from workers.plain_layouts import LAYOUTS
 
@@ -94,6 +95,12 @@ def test_a_name_that_there_is_none_of_is_refused_with_what_is_allowed(
 
 def test_the_names_of_a_source_are_listed() -> None:
     assert {"llama", "bert", "mixtral"} <= {*listed("hf").names}
+
+
+def test_a_model_is_printed_with_what_it_is_fed(
+    answers: Mapping[str, Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate_described, "described", lambda source, _meshes: answers[source].description)
     shown = CliRunner().invoke(command, ["hf:gpt2"]).output
     assert "GPT2LMHeadModel" in shown
     assert "input_ids: (rows, 12), 0 to 63" in shown

@@ -20,7 +20,7 @@ from difftest.cases.model import Model
 from difftest.cases.twins import PATH, is_twin, no_twin, twin
 from difftest.ground import plugins
 from workers import backends
-from workers.references import blocks, clipping, layers, optimizers, schedules
+from workers.references import blocks, clipping, layers, operators, optimizers, schedules
 from workers.references.optimizers import Optimizer
 from workers.references.passes import Passes
 
@@ -109,6 +109,30 @@ def test_every_drawn_kind_of_layer_and_block_has_a_definition_or_is_listed() -> 
     kinds = set(plugins.names("difftest.cases.layers")) - set(plugins.names(layers.__name__))
     assert kinds == {"module", "operator", "own"}
     assert set(plugins.names("difftest.cases.blocks")) == set(blocks.names())
+
+
+def test_every_operator_of_the_table_is_a_function_of_numpy() -> None:
+    named = {*operators.SAME_NAME, *operators.OTHER_NAME.values()}
+    assert [name for name in sorted(named) if not callable(getattr(np, name, None))] == []
+    assert operators.function("torch.no_such_operator") is None
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "expected"),
+    [
+        ("torch.rsqrt", [4.0], 0.5),
+        ("Tensor.mul", [3.0, -2.0], -6.0),
+        ("torch.nn.functional.softsign", [-3.0], -0.75),
+        ("torch.logit", [0.5], 0.0),
+        ("torch.rsub", [1.0, 5.0], 4.0),
+        ("torch.nn.functional.mse_loss", [1.0, 3.0], 4.0),
+        ("torch.lerp", [2.0, 4.0, 0.25], 2.5),
+    ],
+)
+def test_an_operator_is_what_its_documentation_says(call: str, given: list[float], expected: float) -> None:
+    definition = operators.function(call)
+    assert definition is not None
+    assert definition(np, *map(np.asarray, given)) == expected
 
 
 def _updated(kind: type, given: dict[str, object], shapes: dict[str, tuple[int, ...]]) -> float:

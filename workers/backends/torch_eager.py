@@ -8,7 +8,7 @@ of a process group, as checkpoints need it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
@@ -40,17 +40,18 @@ def unsupported(case: Case) -> str | None:
     return no_twin(case)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Host:
-    """The CPU, on machines with GPUs too."""
+    """The CPU, on machines with GPUs too; else as `workers.torch.devices`."""
 
-    def find(self, _case: Case, _rank: int) -> "torch.device":
+    transport = staticmethod(devices.transport)
+    groups = staticmethod(devices.groups)
+    describe = staticmethod(devices.describe)
+
+    def find(self, case: Case, rank: int) -> "torch.device":  # noqa: ARG002  the protocol's
         import torch
 
         return torch.device("cpu")
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  as `workers.torch.devices`
-        return getattr(devices, name)
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from workers.training.refusals import for_modules_only
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp import FSDPModule
 
     from workers.training.session import Session
 
@@ -89,9 +88,9 @@ def _experts_misplaced(case: Case) -> str | None:
         placed = torch_fsdp.by_axis(case, name)
         if placed[EXPERTS] != Shard(0) or placed.get(TENSOR, Shard(along)) != Shard(along):
             return "experts are apart over ep, and cut along their hidden width over tp"
-        if not isinstance(placed.get(SHARDS, Shard(0)), Shard):
-            return "experts are sharded over dp_shard"
         over = placed.get(SHARDS, Shard(0))
+        if not isinstance(over, Shard):
+            return "experts are sharded over dp_shard"
         if over.dim and torch_fsdp.uneven(case, name, over.dim):
             return "fully_shard cuts other dims than the first only evenly"
     return None
@@ -172,8 +171,9 @@ class _Placing:
             parameter: torch_fsdp.dim(self.member.case, name, SHARDS)
             for name, parameter in module.named_parameters()
         }
-        fully_shard(holder, mesh=mesh, shard_placement_fn=lambda parameter: TorchShard(dims[parameter]))
-        sharded: FSDPModule = holder  # type: ignore[assignment]  `fully_shard` changes its class
+        sharded = fully_shard(
+            holder, mesh=mesh, shard_placement_fn=lambda parameter: TorchShard(dims[parameter])
+        )
         sharded.set_force_sum_reduction_for_comms(True)
         sharded.set_gradient_divide_factor(float(self.member.case.layout.data_ranks))
 
@@ -195,8 +195,7 @@ class _Placing:
                 return module
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)  # noqa: SLF001
             return torch_ddp.wrap(case, module, group=mesh.get_group(EXPERTS))
-        ignored = {} if SHARDS in axes else {"ignored_params": {*self.routed}}
-        fully_shard(module, mesh=mesh[axes], **ignored)
+        fully_shard(module, mesh=mesh[axes], ignored_params=None if SHARDS in axes else {*self.routed})
         return module
 
     def quiet(

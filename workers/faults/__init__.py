@@ -67,7 +67,8 @@ class PlantedFault:
     * `least_gpus`: with fewer GPUs than these no generated case can show it, and it is planted only where it
       is named. Without any GPU `all_faults` leaves it out.
     * `plant(session, case, rank)`: the spoiled session.
-    * `in_torch`: whether it is planted into torch in every process, the oracle's too. Cases are then twins.
+    * `twins_of`: the path of whose cases it needs the twins, where it is planted into torch in every process,
+      the oracle's too; empty for all others.
     """
 
     name: str
@@ -78,7 +79,12 @@ class PlantedFault:
     plant: Plant
     least_gpus: int = 0
     paths: tuple[str, ...] = ()
-    in_torch: bool = False
+    twins_of: str = ""
+
+    @property
+    def in_torch(self) -> bool:
+        """Whether it is planted into torch in every process."""
+        return bool(self.twins_of)
 
 
 def planted(  # noqa: PLR0913  the fields of a fault, by name
@@ -161,8 +167,8 @@ def in_torch(
             blame=TORCH_ITSELF,
             reaches=reaches,
             plant=plant,
-            paths=(path, TWINS),
-            in_torch=True,
+            paths=(TWINS,),
+            twins_of=path,
         )
 
     return decorate

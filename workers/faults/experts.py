@@ -65,7 +65,7 @@ def rows_dropped(session: Session, case: Case, _rank: int) -> Session:
         results = right(rank, routed, rows, counts)
         return results * (torch.arange(len(results)) < len(results) - 1).unsqueeze(-1)
 
-    ExpertRank._multiplied = multiplied  # type: ignore[method-assign]  # noqa: SLF001
+    ExpertRank._multiplied = multiplied  # type: ignore[method-assign, assignment]  # noqa: SLF001
     return session
 
 
@@ -81,7 +81,7 @@ def results_unsorted(session: Session, case: Case, _rank: int) -> Session:
     def multiplied(rank: ExpertRank, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
         return right(rank, routed, rows, counts).roll(1, 0)
 
-    ExpertRank._multiplied = multiplied  # type: ignore[method-assign]  # noqa: SLF001
+    ExpertRank._multiplied = multiplied  # type: ignore[method-assign, assignment]  # noqa: SLF001
     return session
 
 
@@ -102,8 +102,8 @@ def experts_not_divided(session: Session, case: Case, _rank: int) -> Session:
 
     def change(there: dict[str, nn.Parameter]) -> None:
         for name in routed(case.model):
-            if there[name].grad is not None:
-                there[name].grad = there[name].grad * case.layout.data_ranks
+            if (gradient := there[name].grad) is not None:
+                there[name].grad = gradient * case.layout.data_ranks
 
     return _after_backward(session, change) if case.world_size > 1 else session
 
@@ -118,8 +118,8 @@ def stale_experts(session: Session, case: Case, rank: int) -> Session:
 
     def change(there: dict[str, nn.Parameter]) -> None:
         for name in routed(case.model):
-            if there[name].grad is not None:
-                there[name].grad = first.setdefault(name, there[name].grad.clone()).clone()
+            if (gradient := there[name].grad) is not None:
+                there[name].grad = first.setdefault(name, gradient.clone()).clone()
 
     return _after_backward(session, change) if case.world_size > 1 and rank == 0 else session
 
@@ -152,7 +152,10 @@ def capacity_of_each_rank(session: Session, case: Case, _rank: int) -> Session:
         return session
     from workers.torch.expert_parallel import ExpertRank
 
-    ExpertRank._before = lambda _rank, counts: torch.zeros_like(counts)  # type: ignore[method-assign]  # noqa: SLF001
+    def before(_rank: ExpertRank, counts: Tensor) -> Tensor:
+        return torch.zeros_like(counts)
+
+    ExpertRank._before = before  # type: ignore[method-assign, assignment]  # noqa: SLF001
     return session
 
 

@@ -143,9 +143,14 @@ def numbers(
         begin = [first + own.start for first, own in zip(start, block, strict=True)]
         sketches.append(_folded(signed, begin, counts))
     square = torch.stack(squares).sum()
-    ends = [end.to(precise) for end in torch.aminmax(x)]
+    least, greatest = torch.aminmax(x)
     counted = (*_not_finite(x, blocks, square), torch.full_like(square, x.numel()))
-    return torch.cat([torch.stack(sketches).sum(0), torch.stack([square, *ends, *counted])])
+    return torch.cat(
+        [
+            torch.stack(sketches).sum(0),
+            torch.stack([square, least.to(precise), greatest.to(precise), *counted]),
+        ]
+    )
 
 
 def _signed(values: Tensor, sign: Tensor, precise: torch.dtype, room: Tensor | None) -> Tensor:

@@ -9,11 +9,13 @@ the result is multiplied.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 from torch import Tensor, distributed
 
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
+from workers.torch import learned_collectives
 from workers.training import operators
 from workers.training.memory import laid_out
 from workers.training.parcels import packed, unpacked
@@ -38,6 +40,8 @@ def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Te
         return operators.collect
 
     def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
+        if spec.learned is not msgspec.UNSET:
+            return learned_collectives.carried_out(tensor, spec, mesh.get_group(spec.axis))
         with torch.no_grad():  # on the batch: nothing before it learns
             parcels = [_laid_out(parcel, spec) for parcel in packed(tensor, spec)]
             return unpacked(_dispatch(parcels, spec, mesh.get_group(spec.axis))) * spec.factor

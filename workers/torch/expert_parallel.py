@@ -12,14 +12,14 @@ import torch.distributed.nn.functional as differentiable
 from torch import Tensor, distributed
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 from torch.nn import functional
 
 from difftest.cases.layout import chunk
 from workers.training.expert_rows import Routed, activated
 
 AXIS, TENSOR = "ep", "tp"
-SUMMED = Partial()
+SUMMED: Placement = Partial()
 """What the gradient of a row is on a rank of `tp`: a term of a sum."""
 
 KERNEL_BYTES = 16
@@ -49,7 +49,8 @@ class ExpertRank:
         by_choice = self._gathered if routed.dispatch.exchange == "gathered" else self._sent
         results = by_choice(routed, wanted, kept)
         weighted = results * routed.gates.flatten().unsqueeze(-1)
-        return weighted.unflatten(0, routed.chosen.shape).sum(1)
+        summed: Tensor = weighted.unflatten(0, routed.chosen.shape).sum(1)
+        return summed
 
     def _before(self, counts: Tensor) -> Tensor:
         """How many choices of each expert the ranks with earlier rows have."""
@@ -92,7 +93,7 @@ class ExpertRank:
         match routed.dispatch.exchange:
             case "nn":
                 empty = rows.new_empty(sum(back), rows.shape[1])
-                exchanged = differentiable.all_to_all_single(  # type: ignore[no-untyped-call]
+                exchanged = differentiable.all_to_all_single(
                     empty, rows, list(back), list(there), group=self.group
                 )
                 return cast("Tensor", exchanged)

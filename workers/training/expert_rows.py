@@ -79,7 +79,8 @@ def _by_one_hot(routed: Routed) -> Tensor:
     given = torch.einsum("kes,kw->esw", held, routed.rows.repeat_interleave(top, 0))
     results = torch.einsum("kes,esw->kw", held, routed.through(given, routed.rising, routed.falling))
     weighted = results * routed.gates.flatten().unsqueeze(-1)
-    return weighted.unflatten(0, (rows, top)).sum(1)
+    summed: Tensor = weighted.unflatten(0, (rows, top)).sum(1)
+    return summed
 
 
 def _by_gather(routed: Routed) -> Tensor:
@@ -100,4 +101,5 @@ def _by_gather(routed: Routed) -> Tensor:
     kept = before < slots
     returned = results.index_select(0, wanted * slots + before.clamp(max=slots - 1))
     weighted = returned * (routed.gates.flatten() * kept).unsqueeze(-1)
-    return weighted.unflatten(0, (rows, top)).sum(1)
+    summed: Tensor = weighted.unflatten(0, (rows, top)).sum(1)
+    return summed

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from difftest.cases.case import Case
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Placements, Shard
 from difftest.judge.events import Events
 from difftest.judge.outcome import Array, Sharded, Trace
@@ -40,6 +43,8 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
+    if any(isinstance(one, Collective) and one.learned is not UNSET for one in case.model.layers):
+        return "collectives that gradients go through are those of torch's process groups"
     return mixed_rows(case) or stages(case) or _machine(case)
 
 

@@ -38,7 +38,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     first rank, and `scatter` leaves each rank its slice of that; `reduce` gives the reduced tensor to the
     first rank alone, and the others zeros. `factor` multiplies the result. `form` is how the framework is
     called: with one tensor, or with a list of them (the width's two halves). With `memory` the tensors are
-    every second element of larger ones.
+    every second element of larger ones. `learned`: gradients go through it, by `torch.distributed.nn` or by
+    the functional collectives; it may then stand behind other layers.
     """
 
     BETWEEN_RANKS: ClassVar[bool] = True
@@ -51,6 +52,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     factor: float = 1.0
     form: Literal["single", "list"] = "single"
     memory: Literal["strided"] | msgspec.UnsetType = msgspec.UNSET
+    learned: Literal["nn", "functional"] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ranks(self) -> int:
@@ -86,7 +88,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
 
     def misplaced(self, path: str, sequence: int, first: Layer) -> str:
         """It stands on the model's input, (rows, width)."""
-        if path != "0" or sequence:
+        behind = path.isdigit() if self.learned is not msgspec.UNSET else path == "0"
+        if not behind or sequence:
             return "is a collective; only layer 0 may be one, of a model without a sequence"
         return super().misplaced(path, sequence, first)
 
@@ -110,6 +113,13 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         adds = self.operation in REDUCING and self.reduction == "sum"
         return (values.summed(self.ranks) if adds else values).scaled(self.factor)
 
+    def input_gradient_range(self, gradient: Range, weights: Mapping[str, Range]) -> Range:
+        """At most the gradients of all ranks of a group, added; none goes through one that is not learned."""
+        del weights
+        if self.learned is msgspec.UNSET:
+            return gradient
+        return gradient.summed(self.ranks).scaled(self.factor)
+
     @property
     def complexity(self) -> int:
         """More than a local layer."""
@@ -126,8 +136,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         return tuple(part for present, part in parts if present)
 
     def fitted(self, width: int, first: Layer | None) -> "Collective":
-        """The same layer: it stands first, so no other layer decides its width."""
-        return self
+        """The same layer where it stands first: no other layer decides its width then."""
+        return self if self.learned is msgspec.UNSET else msgspec.structs.replace(self, width=width)
 
     def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> "Collective":
         """Its axis if that is kept, else the first; each rank's slice of the width stays as wide."""
@@ -141,6 +151,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         yield f"{self.operation} {self.reduction}"
         if self.memory is not msgspec.UNSET:
             yield f"{self.operation} {self.memory}"
+        if self.learned is not msgspec.UNSET:
+            yield f"{self.operation} learned by {self.learned}"
         yield f"factor {self.factor:g}"
         yield "groups" if self.ranks < math.prod(self.mesh) else "all ranks"
 

@@ -2,7 +2,7 @@
 
 torch_xla 2.9.0.
 
-Fails by SIGABRT
+Fails by SIGSEGV
 """
 
 import os

@@ -32,7 +32,7 @@ TWICE_EVERY = 8
 """How often a case is run twice: a second run shows nondeterminism, and costs as much as the first."""
 
 REFERENCES_EVERY = 8
-"""How many cases there are for each twin, which costs less than half of a case."""
+"""How many cases there are for each twin, which takes two seconds of a CPU with the oracle's run of it."""
 
 FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 

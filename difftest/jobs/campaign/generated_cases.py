@@ -18,6 +18,7 @@ from difftest.campaign.new_finding import KNOWN_IN_FULL
 from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
+from difftest.cases.case_number import CaseNumber, Series
 from difftest.findings.blind import blind_places
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
@@ -77,7 +78,7 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
         yield FirstComparison(campaign).watched()
 
 
-def chosen_references(request: CampaignRequest) -> "Mapping[str, Backend]":
+def chosen_references(request: CampaignRequest) -> "dict[str, Backend]":
     """The references that run twins: those named, or all where no backend is; none for a user's own model."""
     from workers.backends import references
 
@@ -147,13 +148,18 @@ def recorded_tally(
     for backend, traits in backends.items():
         recorded.comparisons.expect(traits.SIDE, backend)
     tally, present = Tally(campaign=name, ledger=ledger), set(corpus.fingerprints())
-    tally.comparisons, tally.resumed = recorded.comparisons, len(recorded.cases)
+    tally.comparisons, tally.resumed = recorded.comparisons, _cases(recorded)
     tally.recurring = {
         fingerprint: corpus.finding(fingerprint)
         for fingerprint in recorded.sightings
         if fingerprint in present
     }
     return tally
+
+
+def _cases(recorded: CampaignRecord) -> int:
+    """How many cases are recorded, without twins."""
+    return sum(CaseNumber.of(index).series != Series.REFERENCE for index, _ in recorded.cases)
 
 
 def is_complete(request: CampaignRequest, recorded: CampaignRecord, corpus: Corpus | None = None) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
+from difftest.cases.twins import is_twin
 from difftest.findings.ledger import Entry, Ledger
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import StoppedError, UsageError
@@ -27,6 +28,7 @@ NOT_DRAFTED = "findings not taken to a draft"
 class Tally:
     """The counts of one command. It holds no tensors: a run's are freed as soon as they are recorded.
 
+    Twins of cases (`difftest.cases.twins`) count as runs alone.
     `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's,
     and `programs` are those of the cases that are programs of operators. A run is a row of the table: a case
     on the oracle or on a backend that can run it, whose repetitions and evidence do not count again.
@@ -80,8 +82,9 @@ class Tally:
         if progress.result.postponed:
             self.unfinished[IN_PART] += 1
         else:
-            self.cases += 1
-            self.programs += progress.result.case.model.is_program
+            case = progress.result.case
+            self.cases += not is_twin(case)
+            self.programs += case.model.is_program and not is_twin(case)
         self.runs += progress.result.counted_runs
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.recurring |= {

@@ -205,7 +205,7 @@ def execute(
             status = _wait(process, seconds)
         finally:
             _kill(process)
-    printed, logged = (_without_gloo((folder / name).read_text(errors="replace")) for name in ("out", "log"))
+    printed, logged = (without_gloo((folder / name).read_text(errors="replace")) for name in ("out", "log"))
     return status, printed, logged
 
 
@@ -223,7 +223,7 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
     return process.returncode
 
 
-def _without_gloo(text: str) -> str:
+def without_gloo(text: str) -> str:
     """`text` without gloo's lines about connections, whose order changes from run to run."""
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("[Gloo]"))
 

@@ -78,9 +78,9 @@ def _others(trial: Trial, subject: FaultCases, case: Case, backend: str) -> Iter
 
 def _pair(trial: Trial, campaign: Campaign, subject: FaultCases, what: tuple[Role, str, Case, str]) -> Pair:
     role, words, case, backend = what
-    before, after = (
-        case_state(campaign, case, within(backend, name)) for name in (trial.before, trial.after)
-    )
+    before = case_state(campaign, case, within(backend, trial.before))
+    decided = before.state != "unclear"  # else the fix is not run: nothing could be compared with it
+    after = case_state(campaign, case, within(backend, trial.after)) if decided else before
     pair = Pair(
         role=role,
         words=words,

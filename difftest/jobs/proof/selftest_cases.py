@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.cases.twins import PATH as TWINS
 
 if TYPE_CHECKING:
     from workers.faults import PlantedFault
@@ -53,5 +52,5 @@ class DrawnCases:
         """The first cases on the usual paths, or those on the fault's own that can show it."""
         if not fault.paths:
             return self.cases(count)
-        drawn = self.cases(MOST_PROGRAMS, tuple(path for path in fault.paths if path != TWINS))
+        drawn = self.cases(MOST_PROGRAMS, (fault.twins_of,) if fault.twins_of else fault.paths)
         return itertools.islice(filter(fault.reaches, drawn), count)

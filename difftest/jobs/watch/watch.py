@@ -169,7 +169,7 @@ def _run_scripts(
                 tried = _as_of_now(one.tried, result.state, result.note)
                 journal.add(tried)
                 words = f"{tried.name} {tried.partitioner}".rstrip()
-                request.say(f"  {tried.state:<8} {words}{f': {tried.note}' if tried.note else ''}")
+                request.say(f"  {tried.state:<8} {words}{_reason(tried)}")
 
 
 def _said(warm: WarmScripts, one: _Script, expected: State | None) -> ScriptState | None:
@@ -228,7 +228,12 @@ def _run_cases(
             empty = _of_case(release, (case, backend))
             tried = _as_of_now(empty, result.state, result.note, result.shown)
             journal.add(tried)
-            request.say(f"  {tried.state:<8} case {tried.name} on {backend} {tried.shown}".rstrip())
+            words = f"case {tried.name} on {backend} {tried.shown}".rstrip()
+            request.say(f"  {tried.state:<8} {words}{_reason(tried)}")
+
+
+def _reason(tried: Tried) -> str:
+    return f": {tried.note}" if tried.state == "unclear" else ""
 
 
 def _as_of_now(tried: Tried, state: State, note: str, shown: str = "") -> Tried:

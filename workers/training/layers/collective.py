@@ -1,6 +1,7 @@
 """A collective, by the backend's own operator."""
 
 import torch
+from msgspec import UNSET
 from torch import Tensor, nn
 
 from difftest.cases.layers import collective
@@ -24,4 +25,5 @@ class Collective(nn.Module):
 
 def module(layer: collective.Collective, path: str, plan: Plan) -> nn.Module:
     """With the backend's `collect`."""
-    return Collective(layer, plan.operators, integers=plan.spelling.integers)
+    whole = plan.spelling.integers and layer.learned is UNSET  # whole numbers have no gradient
+    return Collective(layer, plan.operators, integers=whole)

@@ -63,7 +63,7 @@ class RoutedExperts(Reader):
     def forward(self, inputs: Tensor, extras: Extras) -> Tensor:
         """(batch, [sequence,] width) to the same."""
         rows, chosen = inputs.flatten(0, -2), extras[self.mask].flatten(0, -2)
-        results = self.routed(rows, chosen, self._gates(rows, chosen))
+        results: Tensor = self.routed(rows, chosen, self._gates(rows, chosen))
         if self.shared is not None:
             results = results + self.shared(rows)
         return results.reshape(inputs.shape)
@@ -74,7 +74,8 @@ class RoutedExperts(Reader):
             return torch.ones_like(chosen)
         scores = rows @ self.router.t()
         scores = scores if scores.dtype == torch.float64 else scores.float()
-        return scores.softmax(-1).gather(-1, chosen.long()).to(rows.dtype)
+        gates: Tensor = scores.softmax(-1).gather(-1, chosen.long()).to(rows.dtype)
+        return gates
 
 
 def module(layer: routed_experts.RoutedExperts, path: str, plan: Plan) -> nn.Module:

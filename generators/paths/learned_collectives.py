@@ -1,0 +1,70 @@
+"""Collectives behind a layer that learns through them: gradients take the way back over the ranks.
+
+Its meshes, purposes and layouts are those of the path `collectives`.
+"""
+
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.case import Case
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layout import Layout, Mesh
+from difftest.cases.model import Model
+from generators.layers.collective import learned
+from generators.models import Purpose
+from generators.paths import collectives, drawn_alone
+
+if TYPE_CHECKING:
+    from difftest.cases.layer import Layer
+
+DEFAULT = False
+IN_BLOCKS = False
+HAS_FEATURES = False
+TAKES_ANY_MODEL = False
+
+scheduled = drawn_alone
+
+
+def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
+    """Those of collectives."""
+    return collectives.meshes(max_world_size=max_world_size)
+
+
+def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
+    """Those of collectives."""
+    return collectives.purposes(mesh=mesh)
+
+
+@functools.cache
+@st.composite
+def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
+    """A Linear layer, the collective, and another Linear layer."""
+    exact = purpose == "exact"
+    between = draw(learned(mesh=mesh, exact=exact))
+    layers: list[Layer] = [
+        Linear(inputs=draw(st.sampled_from((2, 3))), outputs=between.width, bias=draw(st.booleans())),
+        between,
+        Linear(inputs=between.outputs, outputs=draw(st.sampled_from((4, 1, 2))), bias=draw(st.booleans())),
+    ]
+    if not exact and draw(st.booleans()):
+        layers.insert(1, Activation(function="tanh"))
+    return Model(layers=tuple(layers))
+
+
+def completed(*, case: Case) -> SearchStrategy[Case]:
+    """Usual numbers of float32 where the greatest or the least is taken, so that no two ranks have it."""
+    if all(not isinstance(one, Collective) or one.reduction == "sum" for one in case.model.layers):
+        return st.just(case)
+    data = msgspec.structs.replace(case.data, regime="normal")
+    return st.just(msgspec.structs.replace(case, data=data, dtype="float32"))
+
+
+def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+    """Those of collectives."""
+    return collectives.layouts(model=model, mesh=mesh)

@@ -1,0 +1,46 @@
+"""Collectives that gradients go through: sums are right, and the greatest of ranks is the known fault."""
+
+import pytest
+from real_runs import agrees, oracle_trace
+from sharded_cases import a_sharded_case
+
+from difftest.cases.case import Case, Training
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
+from difftest.judge.comparator import compare
+from workers.isolate import sandbox
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+PAIR = Mesh((("dp", 2),))
+
+
+def through(**fields: object) -> Case:
+    between = Collective(width=4, mesh=PAIR.shape, **{"learned": "nn", **fields})  # type: ignore[arg-type]
+    last = Linear(inputs=between.outputs, outputs=2)
+    model = Model(layers=(Linear(inputs=3, outputs=4), between, last))
+    return a_sharded_case(PAIR, model=model, training=Training(steps=1))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "scatter"],
+)
+def test_gradients_of_sums_and_moves_are_those_of_one_device(operation: str) -> None:
+    case = through(operation=operation)
+    outcome = sandbox.run(case, "torch_ddp")
+    assert agrees(case, "torch_ddp", outcome), outcome
+
+
+def test_the_gradient_of_the_greatest_over_ranks_is_wrong_which_is_known() -> None:
+    case = through(operation="all_reduce", reduction="max")
+    case = Case.from_json(case.to_json().replace(b'"path":"data_parallel"', b'"path":"learned_collectives"'))
+    outcome = sandbox.run(case, "torch_ddp")
+    first = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences[0]
+    assert first.check == "gradients"
+    assert read_ledger().entry(first, case, utc_today())

@@ -1,0 +1,85 @@
+"""Collectives that gradients go through: those of `torch.distributed.nn`, and functional ones with autograd.
+
+There is no such `permute`. What a rank does not get counts as zeros, as where no gradient goes through.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+import torch.distributed.nn.functional as differentiable
+from torch import Tensor, distributed
+from torch.distributed import _functional_collectives as functional_collectives
+
+from difftest.cases.layers.collective import Collective
+from workers.training.parcels import packed, unpacked
+
+
+def carried_out(tensor: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    """One rank's side of the collective, for its rows; it is differentiable."""
+    called = _functional if spec.learned == "functional" else NN[spec.operation]
+    return unpacked([called(parcel, spec, group) for parcel in packed(tensor, spec)]) * spec.factor
+
+
+def _operation(spec: Collective) -> distributed.ReduceOp.RedOpType:
+    operations = distributed.ReduceOp
+    return {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}[spec.reduction]
+
+
+def _first(group: distributed.ProcessGroup) -> int:
+    return distributed.get_global_rank(group, 0)
+
+
+def _all_reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    return cast("Tensor", _nn.all_reduce(parcel, op=_operation(spec), group=group))
+
+
+def _all_gather(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    return torch.cat(list(_nn.all_gather(parcel, group=group)))
+
+
+def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    own, parts = torch.empty_like(parcel[:1]), list(parcel.split(1))
+    return cast("Tensor", _nn.reduce_scatter(own, parts, op=_operation(spec), group=group))
+
+
+def _all_to_all(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    return cast("Tensor", _nn.all_to_all_single(torch.empty_like(parcel), parcel, group=group))
+
+
+def _broadcast(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    return cast("Tensor", _nn.broadcast(parcel, _first(group), group=group))
+
+
+def _reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    reduced = cast("Tensor", _nn.reduce(parcel, _first(group), op=_operation(spec), group=group))
+    return reduced if group.rank() == 0 else reduced * 0.0
+
+
+def _scatter(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    return cast("Tensor", _nn.scatter(list(parcel.split(1)), _first(group), group=group))
+
+
+_nn = cast("Any", differentiable)  # torch declares no types for it
+
+NN: Mapping[str, Callable[[Tensor, Collective, distributed.ProcessGroup], Tensor]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "scatter": _scatter,
+}
+
+
+def _functional(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    functional = cast("Any", functional_collectives)
+    match spec.operation:
+        case "all_gather":
+            done = functional.all_gather_tensor_autograd(parcel, 0, group)
+        case "reduce_scatter":
+            done = functional.reduce_scatter_tensor_autograd(parcel, spec.reduction, 0, group)
+        case _:
+            done = functional.all_to_all_single_autograd(parcel, None, None, group)
+    return cast("Tensor", functional.wait_tensor(done))
