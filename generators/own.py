@@ -6,6 +6,7 @@ the index go through Hypothesis. There is no choice among candidates.
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
@@ -16,15 +17,16 @@ from hypothesis import strategies as st
 from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.case_number import CaseNumber
 from difftest.cases.described import Description
+from difftest.cases.features import frozen, unfreezing
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate
 from difftest.cases.model import Model
-from difftest.cases.options import Replication, Spelling
+from difftest.cases.options import Feature, Replication, Spelling
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
 from generators import training
 from generators.cases import case_bytes, case_seed
-from generators.chances import equally, weighted
+from generators.chances import drawn_from, equally, sometimes, weighted
 from generators.options import replications, starts
 from generators.paths import load
 
@@ -41,6 +43,9 @@ AXES = (
     ("dp_replicate", "dp_shard", "tp"),
 )
 """The axes of the meshes for which a plan is asked."""
+
+ROWS_OF_A_BATCH = 2
+"""The least of a batch of a rank's own, and what their number is a multiple of: statistics need several."""
 
 LEARNING_RATE = 2.0**-7
 """Of Adam, for modules of unknown scale: its updates do not depend on the size of the gradients."""
@@ -129,6 +134,8 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
     """Cases of one description on one path."""
     model = Model(layers=(description.layer,))
     layout = _possible(description.layer, draw(_layouts(description, model, path, max_world_size)))
+    apart = _has_own_batches(draw, description.layer, layout)
+    model = Model(layers=(msgspec.structs.replace(description.layer, by_rank=apart),))
     dtypes = _dtypes(description)
     dtype = draw(weighted(*((6 if name == "float32" else 2, name) for name in dtypes)))
     trained = _training(draw, description, dtype)
@@ -138,7 +145,9 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
             most=training.MOST_ROWS // trained.accumulation,
         )
     )
-    return Case(
+    if apart:
+        rows = ROWS_OF_A_BATCH * layout.data_ranks * math.ceil(rows / (ROWS_OF_A_BATCH * layout.data_ranks))
+    case = Case(
         path=path,
         model=model,
         layout=layout,
@@ -149,6 +158,23 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
         start=draw(starts(accumulation=1)),  # a scan needs the shape of the outputs
         spelling=_spelling(draw, description),
     )
+    return msgspec.structs.replace(case, features=_frozen(draw, case))
+
+
+def _frozen(draw: st.DrawFn, case: Case) -> tuple[Feature, ...] | msgspec.UnsetType:
+    """In some cases a parameter is not trained: in no step, or where it is sharded not in the first ones."""
+    kinds = {"frozen": frozen.Options.drawn(case), "unfreezing": unfreezing.Options.drawn(case)}
+    possible = [(name, choices) for name, choices in kinds.items() if choices]
+    if case.data.learnable or not possible or not draw(sometimes(one_in=5)):
+        return msgspec.UNSET
+    name, choices = draw(equally(*possible))
+    return (Feature(name=name, options=draw(drawn_from(choices))),)
+
+
+def _has_own_batches(draw: st.DrawFn, layer: Own, layout: Layout) -> bool:
+    """Half of the cases in which rows influence each other are what wrappers compute: a batch a rank."""
+    possible = not layer.rowwise and layer.parts_run and layout.data_ranks > 1
+    return possible and draw(st.booleans())
 
 
 @st.composite
@@ -162,10 +188,11 @@ def _layouts(
 
 
 def _possible(layer: Own, layout: Layout) -> Layout:
-    """The layout, in which numbers without a dim are whole."""
+    """The layout, in which numbers without a dim and buffers are whole."""
     scalars = {f"0.{name}" for name, shape in layer.parameters.items() if not shape}
     whole = (Replicate(),) * len(layout.mesh.axes)
     placed = {name: whole if name in scalars else at for name, at in layout.parameters.items()}
+    placed |= {f"0.{name}": whole for name in layer.buffers()}
     return msgspec.structs.replace(layout, parameters=placed)
 
 

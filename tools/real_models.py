@@ -1,14 +1,19 @@
-"""Measures difftest on models that it did not make: each on six layouts, as rows of a table.
+"""Measures difftest on models that it did not make: each on layouts of two ranks, as rows of a table.
 
     python tools/real_models.py --steps 2 hf:llama timm:vit_tiny_patch16_224 torchvision:resnet18
+    python tools/real_models.py --layouts ddp,spmd --page docs/real-models.md hf:t5
 
-A row has for each layout `agree`, the known fault, the refusal, or in bold a finding that nobody knows.
+A row has for each layout `agree`, the known fault, the refusal, or in bold a finding that nobody knows. With
+`--page` the rows are put into that page, beside what it has of other models and layouts.
 """
 
 import argparse
 import datetime as dt
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
@@ -18,6 +23,13 @@ from difftest.judge.comparator import Comparison
 from workers.isolate.described import described
 from workers.plain_layouts import LAYOUTS
 
+AGREE, NOT_RUN, KNOWN, REFUSED, UNKNOWN = "agree", "", "fault ", "refused: ", "**"
+BEGINS, ENDS = "<!-- what tools/real_models.py writes -->", "<!-- until here -->"
+ROW = re.compile(r"\| `(?P<model>[^`]+)` \|(?P<cells>.*)\|")
+
+Row = dict[str, str]
+"""What came of a model, in words, by layout."""
+
 
 def main() -> None:
     """Prints a row for every model as it is measured; status 1 where the ledger knows not all findings."""
@@ -25,15 +37,27 @@ def main() -> None:
     parser.add_argument("models", nargs="+")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
+    parser.add_argument("--page", type=Path)
     given = parser.parse_args()
     layouts, unknown = given.layouts.split(","), 0
-    print("| model |", " | ".join(layouts), "|", flush=True)
-    print("|---|" + "---|" * len(layouts), flush=True)
+    print(*head(layouts), sep="\n", flush=True)
     for source in given.models:
-        row = words(source, layouts, given.steps)
-        unknown += sum("**" in word for word in row)
-        print(f"| `{source}` |", " | ".join(row), "|", flush=True)
+        row = dict(zip(layouts, words(source, layouts, given.steps), strict=True))
+        unknown += sum(word.startswith(UNKNOWN) for word in row.values())
+        print(line(source, layouts, row), flush=True)
+        if given.page:
+            put(given.page, source, row, given.steps)
     sys.exit(bool(unknown))
+
+
+def head(layouts: Sequence[str]) -> tuple[str, str]:
+    """The first two lines of a table."""
+    return f"| model | {' | '.join(layouts)} |", "|---|" + "---|" * len(layouts)
+
+
+def line(source: str, layouts: Sequence[str], row: Mapping[str, str]) -> str:
+    """A model's line of a table."""
+    return f"| `{source}` | {' | '.join(row.get(layout, NOT_RUN).replace('|', '/') for layout in layouts)} |"
 
 
 def words(source: str, layouts: Sequence[str], steps: int) -> list[str]:
@@ -41,12 +65,12 @@ def words(source: str, layouts: Sequence[str], steps: int) -> list[str]:
     try:
         description = described(source, ())
     except (UsageError, InfrastructureError) as error:
-        return [f"refused: {error}"]
+        return [f"{REFUSED}{error}"] * len(layouts)
     row = []
     for layout in layouts:
         path, backend = LAYOUTS[layout]
         try:
-            case = real_models.plain_case(description, path, steps, "float32")
+            case = real_models.plain_case(description, path, steps, "float32", backend)
             row.append(_word(real_models.comparison(case, backend), case))
         except (UsageError, InfrastructureError) as error:
             row.append(f"failed: {error}")
@@ -58,7 +82,47 @@ def _word(comparison: Comparison, case: Case) -> str:
         return comparison.reason or comparison.verdict
     first, today = comparison.divergences[0], dt.datetime.now(tz=dt.UTC).date()
     entry = read_ledger(LEDGER_FILE).entry(first, case, today)
-    return f"known: {entry.upstream or entry.reason}" if entry else f"**{first.detail}**"
+    if entry is None:
+        return f"{UNKNOWN}{first.detail}{UNKNOWN}"
+    place = entry.upstream or entry.reason
+    return KNOWN + (f"`{Path(place).stem}`" if place.startswith("difftest/") else place)
+
+
+def rows_of(page: str) -> dict[str, Row]:
+    """The rows that a page has, by model."""
+    return {
+        match["model"]: dict(zip(LAYOUTS, (cell.strip() for cell in match["cells"].split("|")), strict=True))
+        for match in ROW.finditer(page)
+    }
+
+
+def put(page: Path, source: str, row: Row, steps: int) -> None:
+    """Puts a row into a page: what it has of other layouts of the model stays."""
+    text = page.read_text()
+    before, _, rest = text.partition(BEGINS)
+    rows = rows_of(rest.partition(ENDS)[0])
+    rows[source] = rows.get(source, {}) | row
+    lines = [BEGINS, "", summary(rows.values(), steps), "", *head(tuple(LAYOUTS))]
+    lines += [line(model, tuple(LAYOUTS), rows[model]) for model in sorted(rows)]
+    page.write_text(before + "\n".join([*lines, "", ENDS]) + rest.partition(ENDS)[2])
+
+
+def summary(rows: Iterable[Row], steps: int) -> str:
+    """What all rows say together, and what they were measured with."""
+    rows = list(rows)
+    cells = [cell for row in rows for cell in row.values() if cell != NOT_RUN]
+    agree, known, unknown = (
+        sum(cell.startswith(start) for cell in cells) for start in (AGREE, KNOWN, UNKNOWN)
+    )
+    rest = len(cells) - agree - known - unknown
+    packages = ("torch", "torch_xla", "transformers", "timm", "torchvision", "diffusers")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    today = dt.datetime.now(tz=dt.UTC).date()
+    return (
+        f"{len(rows)} models in {len(cells)} comparisons: {agree} agree, {known} show a fault of upstream "
+        f"that the ledger has, {unknown} show something else, and {rest} were not compared, with the reason. "
+        f"Two ranks, {steps} steps, float32; last run on {today} with {versions}."
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ LAYOUTS: Mapping[str, tuple[str, str]] = {
     "fsdp": ("fully_sharded", "torch_fsdp"),
     "dtensor": ("data_parallel", "torch_dtensor"),
     "tensor_parallel": ("tensor_parallel", "torch_dtensor"),
+    "parallelize": ("tensor_parallel", "torch_tp"),
     "spmd": ("data_parallel", "xla_spmd"),
     "replicas": ("data_parallel", "xla_ddp"),
 }

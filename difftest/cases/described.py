@@ -12,7 +12,7 @@ from difftest.cases.layout import Layout, Mesh
 
 DIGEST_LENGTH = 12
 
-REMARKS = ("mean_of_means", "unequal_loss", "decomposed")
+REMARKS = ("mean_of_means", "unequal_loss", "decomposed", "left_out")
 """What is printed, and decides nothing about cases."""
 
 
@@ -34,7 +34,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     `mean_of_means` is how far the gradient of the mean of two halves' losses is from that of the batch, as a
     share of it, where targets are ignored. `unequal_loss`: the loss of a batch follows from those of its
     halves in no such way. `decomposed` are the operators without a float64 kernel, which the reference
-    computes in other ones.
+    computes in other ones. `left_out` are the tensors that the module returns and keeps and that are not
+    compared.
 
     `steps` is how many every case has, None for a few. `learnable`: every step gets the same batch, so that
     training can solve the task.
@@ -51,6 +52,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     mean_of_means: float = 0.0
     unequal_loss: bool = False
     decomposed: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     steps: int | None = None
     learnable: bool = False
 

@@ -12,14 +12,19 @@ BLOCKS: tuple[Block, ...] = ()
 
 
 def placements(*, layer: Own, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """Most often cuts that leave no remainder, of dim 0 alone or of any; sometimes any cut."""
+    """Most often cuts that leave no remainder, of dim 0 alone or of any; sometimes any cut.
+
+    Half of those on an axis for which the source has a plan of styles are what that gives.
+    """
     return drawn(layer=layer, size=size)
 
 
 @st.composite
 def drawn(draw: st.DrawFn, *, layer: Own, size: int) -> ByParameter:
     """The placements over an axis of `size` ranks."""
-    kind = draw(weighted((3, "first"), (3, "even"), (2, "any")))
+    kinds = [(3, "first"), (3, "even"), (2, "any"), *([(8, "styled")] if size in layer.styled_on else [])]
+    if (kind := draw(weighted(*kinds))) == "styled":
+        return layer.styled_placements()
     return {name: draw(equally(*_choices(shape, size, kind))) for name, shape in layer.parameters.items()}
 
 

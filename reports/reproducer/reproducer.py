@@ -18,6 +18,7 @@ from msgspec import UNSET
 from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.own import Own
 from difftest.cases.routed import routed
 from difftest.cases.script_values import python
 from difftest.judge import checks
@@ -80,6 +81,8 @@ def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | N
     `outcome` is that of the run that diverged, and `measurement` that of the diverging tensor at its step.
     The tolerance lies half way, in orders of magnitude, between the rounding noise and the error.
     """
+    if divergence.stage is Stage.FORWARD and " " in divergence.tensor:
+        return None  # a script shows the first of what a user's model returns
     check = checks.load_all().get(divergence.check)
     kind = check.TRAITS.scripts.get(divergence.symptom) if check else None
     if kind is None:
@@ -155,7 +158,7 @@ def refusal(case: Case, backend: str) -> str | None:
 
 
 def _training_refusal(case: Case, backend: str) -> str | None:
-    if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
+    if reason := _of_own(case.model.own, backend) if case.model.own else blocks.refusal(case):
         return reason
     lacks = (_without_regions, _without_stages, _without_experts, _without_gradients)
     if reason := features.refusal(case) or next(filter(None, (one(case, backend) for one in lacks)), None):
@@ -168,6 +171,14 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
         return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
+
+
+def _of_own(layer: Own, backend: str) -> str | None:
+    if _declares(backend, "spells_plan"):
+        return "no script writes a user's plan of styles yet"
+    if layer.by_rank:
+        return "a script's reference has one batch; in this case every rank has one of its own"
+    return own.refusal(layer)
 
 
 def _without_regions(case: Case, backend: str) -> str | None:

@@ -15,6 +15,7 @@ from difftest.campaign.localise import called, place
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.own import Buffer
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.ground import sources
@@ -32,6 +33,7 @@ from difftest.reduce.simplifications.training import plainer_optimizer, squared_
 from generators import own
 from generators.cases import case_at
 from workers import backends
+from workers.backends import torch_tp
 
 WRAPPERS = ("torch_ddp", "xla_ddp", "xla_replica")
 
@@ -122,6 +124,55 @@ def test_the_users_loss_and_optimizer_are_in_every_case(tmp_path: Path) -> None:
 def test_ddp_looks_for_parameters_without_a_gradient_where_there_are_any(tmp_path: Path) -> None:
     cases = drawn(tmp_path, 10, unused=True)
     assert all(case.replication.find_unused_parameters for case in cases)
+
+
+def test_buffers_are_whole_in_every_layout(tmp_path: Path) -> None:
+    kept = {"mean": Buffer(shape=(8,)), "calls": Buffer(shape=(), dtype="int64")}
+    layer = own_layer(tmp_path, kept=kept)
+    cases = drawn(tmp_path, 20, layer=layer)
+    assert all({*case.model.statistics()} == {"0.mean", "0.calls"} for case in cases)
+    assert {at for case in cases for at in case.layout.parameters["0.mean"]} == {Replicate()}
+    assert cases[0].model.dtypes("bfloat16")["0.calls"] == "int64"
+    assert cases[0].model.dtypes("bfloat16")["0.mean"] == "bfloat16"
+
+
+def test_layouts_over_tp_are_often_those_of_the_plan_of_styles_on_the_sizes_where_it_runs(
+    tmp_path: Path,
+) -> None:
+    layer = own_layer(tmp_path, styled={"head.weight": 0, "table.weight": 1}, styled_on=(2,))
+    planned = {f"0.{name}": at for name, at in layer.styled_placements().items()}
+    assert planned == {"0.head.weight": Shard(0), "0.table.weight": Shard(1), "0.scale": Replicate()}
+    by_plan = [
+        case
+        for case in drawn(tmp_path, 80, layer=layer)
+        if dict(case.layout.mesh.axes).get("tp") == 2
+        and {name: at[-1] for name, at in case.layout.parameters.items()} == planned
+    ]
+    assert len(by_plan) > 3
+    assert None in {torch_tp.unsupported(case) for case in by_plan}
+
+
+def test_half_of_the_cases_whose_rows_influence_each_other_have_a_batch_on_every_rank(
+    tmp_path: Path,
+) -> None:
+    layer = own_layer(tmp_path, rowwise=False, parts_run=True)
+    cases = [case for case in drawn(tmp_path, 60, layer=layer) if case.path == "data_parallel"]
+    apart = [case for case in cases if case.model.own and case.model.own.by_rank]
+    assert 0 < len(apart) < len(cases)
+    for case in cases:
+        by_rank = case in apart
+        assert (backends.load("torch_ddp").unsupported(case) is None) is by_rank
+        assert (backends.load("torch_dtensor").unsupported(case) is None) is not by_rank
+        assert not by_rank or case.data.batch % (2 * case.layout.data_ranks) == 0
+    never = drawn(tmp_path, 20, layer=own_layer(tmp_path, rowwise=False))
+    assert not any(case.model.own and case.model.own.by_rank for case in never)
+
+
+def test_some_cases_have_a_parameter_that_is_frozen_or_trained_later(tmp_path: Path) -> None:
+    cases = drawn(tmp_path, 120)
+    names = [feature.name for case in cases for feature in case.training_features]
+    assert {*names} == {"frozen", "unfreezing"}
+    assert len(names) < len(cases) / 2
 
 
 def test_long_runs_have_the_steps_asked_for_and_learn_with_adam(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_reproducer_is_known_to_the_later_commands(folder: Path, monkeypatch: 
     drafted = difftest("draft", folder)
     assert (drafted.return_value, drafted.stderr) == (0, "")
     written = (folder / "issue.md").read_text()
-    assert "`python script.py` prints\n" in written
+    assert "`python script.py` prints `expected 1, actual 2`" in written
     assert "**not run** where this draft was written" not in written
     bisected(folder)
     assert (folder.parent.parent / "ran").exists()

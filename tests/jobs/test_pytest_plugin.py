@@ -26,10 +26,11 @@ def test_trains_alike(difftest):
 """
 
 
-ALIKE, NOT_COMPARABLE, UNKNOWN = "alike", "not_comparable", "unknown"
+ALIKE, BY_RANK, NOT_COMPARABLE, UNKNOWN = "alike", "by_rank", "not_comparable", "unknown"
 MODELS = {
     ALIKE: {"last": "nn.Linear(4, 2)", "layouts": '["ddp", "fsdp", "dtensor"]'},
-    NOT_COMPARABLE: {"last": "nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))", "layouts": '["ddp"]'},
+    BY_RANK: {"last": "nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))", "layouts": '["ddp"]'},
+    NOT_COMPARABLE: {"last": "nn.Linear(4, 2)", "layouts": '["parallelize"]'},
     UNKNOWN: {"last": "nn.Linear(4, 2)", "layouts": '["ddp", "pipeline"]'},
 }
 
@@ -59,14 +60,19 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.slow
 def test_a_model_that_trains_alike_passes_on_every_layout(compared: str) -> None:
     assert f"test_{ALIKE}.py::test_trains_alike PASSED" in compared, compared
-    assert "2 failed, 1 passed" in compared
+    assert "2 failed, 2 passed" in compared
+
+
+@pytest.mark.slow
+def test_ddp_of_a_batch_normalization_is_compared_with_a_batch_on_every_rank(compared: str) -> None:
+    assert f"test_{BY_RANK}.py::test_trains_alike PASSED" in compared, compared
 
 
 @pytest.mark.slow
 def test_what_cannot_be_compared_on_a_layout_fails_and_says_why(compared: str) -> None:
     assert compared.startswith("1\n")
     assert f"test_{NOT_COMPARABLE}.py::test_trains_alike FAILED" in compared, compared
-    assert "ddp: cannot be compared: " in compared
+    assert "parallelize: cannot be compared: no plan of parallelize_module" in compared
     assert "Traceback" not in compared
 
 

@@ -39,5 +39,5 @@ def forked(text: str) -> tuple[int, str]:
 @cache
 def _warm(word: str) -> WarmPython:
     """The Python for scripts with this word, which the first of them starts."""
-    folder = _at_exit.enter_context(own_folder("warm"))
+    folder = _at_exit.enter_context(own_folder("reproducer"))
     return _at_exit.enter_context(warm_python(WARM[word], folder, variables=by_scripts()))

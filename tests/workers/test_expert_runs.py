@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees, oracle_trace
 from sharded_cases import S0, S1, R, a_sharded_case
 
@@ -22,7 +23,7 @@ from workers import faults
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 BACKEND = "torch_experts"
 STEPS = Training(steps=2, optimizer="momentum", learning_rate=0.0625, clip_norm=0.25, accumulation=2)

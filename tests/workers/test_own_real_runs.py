@@ -101,6 +101,25 @@ def build(seed):
 {NUMBERS}"""
 
 
+MASKED = f"""{HEAD}
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.q, self.k, self.head = nn.Embedding(16, 8), *(nn.Linear(8, n) for n in (8, 8, 16))
+        self.register_buffer("late", torch.full((6, 6), {{least}}).triu(1))
+    def forward(self, tokens):
+        x = self.table(tokens)
+        late = torch.full((6, 6), torch.finfo(x.dtype).min, dtype=x.dtype, device=x.device).triu(1)
+        scores = self.q(x) @ self.k(x).transpose(-1, -2)
+        return self.head((scores + late + self.late).softmax(-1) @ x)
+def build(seed):
+    return Masked()
+def batch(generator, rows):
+    tokens = torch.randint(0, 16, (rows, 7), generator=generator)
+    return tokens[:, :-1], tokens[:, 1:]
+"""
+
+
 MODELS = {
     "muon": MUON,
     "cast_logits": CAST_LOGITS,
@@ -108,6 +127,8 @@ MODELS = {
     "padded": PADDED,
     "half_used": HALF_USED,
     "scanned": SCANNED,
+    "masked": MASKED.format(least="0.0"),
+    "masked_by_infinity": MASKED.format(least="float('-inf')"),
 }
 
 
@@ -129,7 +150,7 @@ def drawn(description: Description, *, dtype: str = "float32", plain: bool = Fal
     case = next(one for one in cases if one.dtype == dtype and one.forms.no_implicit_replication is plain)
     training = msgspec.structs.replace(case.training, steps=2, accumulation=parts)
     data = msgspec.structs.replace(case.data, batch=4 * parts)
-    return msgspec.structs.replace(case, training=training, data=data)
+    return msgspec.structs.replace(case, training=training, data=data, features=msgspec.UNSET)
 
 
 def compared(case: Case, backend: str) -> Comparison:
@@ -169,6 +190,15 @@ def test_a_mean_over_valid_targets_agrees_over_ranks_and_parts(
     description = models["padded"]
     assert description.layer.mean_over == "targets"
     assert compared(drawn(description, parts=2), "torch_ddp").verdict == "agree"
+
+
+@pytest.mark.parametrize("name", ["masked", "masked_by_infinity"])
+def test_a_mask_of_the_least_number_of_a_dtype_or_of_infinity_leaves_no_range_and_agrees(
+    models: Mapping[str, Description], name: str
+) -> None:
+    case = drawn(models[name])
+    assert oracle_trace(case).events.in_range
+    assert compared(case, "torch_ddp").verdict == "agree"
 
 
 def test_an_unused_half_of_a_chunk_fails_on_plain_dtensor_alone(

@@ -107,7 +107,7 @@ def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: lis
 
 def test_every_drawn_kind_of_layer_and_block_has_a_definition_or_is_listed() -> None:
     kinds = set(plugins.names("difftest.cases.layers")) - set(plugins.names(layers.__name__))
-    assert kinds == {"module", "operator", "own"}
+    assert kinds == {"module", "operator", "own", "routed_experts"}
     assert set(plugins.names("difftest.cases.blocks")) == set(blocks.names())
 
 
@@ -205,7 +205,7 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
     (computed,) = Passes(exact_twin).of_step(weights, 0)
     exact = {name: _fractions(value) for name, value in weights.items()}
     inner = _fractions(batch.inputs) @ exact["0.weight"].T + exact["0.bias"]
-    active = np.maximum(inner, Fraction(0))
+    active = inner * (inner > 0)
     output = active @ exact["2.weight"].T + exact["2.bias"]
     wrong = output - _fractions(batch.targets)
     back = 2 * wrong / Fraction(batch.count)
@@ -225,4 +225,7 @@ def test_the_passes_of_an_exact_twin_are_those_of_fractions(exact_twin: Case) ->
 
 def _fractions(values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
     """The same numbers as Python's fractions."""
-    return np.vectorize(lambda value: Fraction(float(value)), otypes=[object])(values)
+    exact: npt.NDArray[np.object_] = np.vectorize(lambda value: Fraction(float(value)), otypes=[object])(
+        values
+    )
+    return exact

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees, together
 from sharded_cases import HYBRID, S0, R, a_sharded_case
 
@@ -17,7 +18,7 @@ from difftest.cases.wrapping import Sharding
 from workers.backends import torch_fsdp1
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 BACKEND = "torch_fsdp1"
 THREE = Mesh((("dp_shard", 3),))

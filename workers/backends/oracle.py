@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     import torch
 
     from workers.training.dispatched import Dispatched
-    from workers.training.perturb import coarsest, in_range
+    from workers.training.perturb import coarsest, in_range, masks
     from workers.training.perturb_program import perturbed
 
     truth, samples, greatest = train(joined), [], 0.0
@@ -104,6 +104,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     usual = SAMPLES_OF_A_PROGRAM if program else SAMPLES
     for seed in range(int(os.environ.get(SAMPLES_VARIABLE, usual))):
         with perturbed(rounded, seed, program=program) as mode:
+            mode.masks = masks(case.dtype) if case.model.own else ()
             samples.append(train(joined))
         greatest = max(greatest, mode.greatest)
     flushed = [
@@ -120,16 +121,19 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         native=farthest,
         reached=dispatched.reached(),
         facts=native.events.facts,
-        dtypes=_dtypes(native) if case.model.own else {},
+        dtypes=_dtypes(native, case.model.statistics()) if case.model.own else {},
         state=native.events.state,
     )
     return dataclasses.replace(truth, noise=noise, events=events)
 
 
-def _dtypes(native: Trace) -> dict[str, str]:
-    """The dtypes of the tensors of the forward but the loss, which is this project's."""
-    tensors = ((name, tensor) for (stage, name), tensor in native.steps[0].items() if stage is Stage.FORWARD)
-    return {name: tensor.dtype for name, tensor in tensors if name != "loss"}
+def _dtypes(native: Trace, buffers: Container[str]) -> dict[str, str]:
+    """The dtypes of buffers, and of the tensors of the forward but the loss, which is this project's."""
+    return {
+        name: tensor.dtype
+        for (stage, name), tensor in native.steps[0].items()
+        if name in buffers or (stage is Stage.FORWARD and name != "loss")
+    }
 
 
 def _flushed_together(case: Case) -> list[frozenset[str]]:

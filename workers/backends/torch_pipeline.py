@@ -141,9 +141,8 @@ def _parallelize(member: process_groups.Member, stage: "StageModule") -> None:
     from torch.distributed.tensor.parallel import parallelize_module
 
     there = {name for name, _ in stage.named_children()}
-    plan = {
-        path: style for path, style in tp_plan.styles(member.case).items() if path.partition(".")[0] in there
-    }
+    styles = tp_plan.styles(member.case, stage)
+    plan = {path: style for path, style in styles.items() if path.partition(".")[0] in there}
     parallelize_module(stage, member.mesh[tp_plan.AXIS], plan)
 
 

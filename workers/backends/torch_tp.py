@@ -19,7 +19,7 @@ from workers import sides
 from workers.backends import torch_fsdp
 from workers.torch import devices, process_groups
 from workers.training import tp_plan
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,7 +45,7 @@ def unsupported(case: Case) -> str | None:
         return "parallelize_module replaces the parameters: its optimizer is made after it"
     if not process_groups.cuts_rows_only(case):
         return "parallelize_module takes whole rows; the layout cuts the batch along the sequence"
-    return tp_plan.refusal(case) or _no_clipping(case) or _no_data_parallelism(case)
+    return tp_plan.refusal(case) or mixed_rows(case) or _no_clipping(case) or _no_data_parallelism(case)
 
 
 @contextmanager
@@ -141,8 +141,9 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     case = member.case
     axis = (member.mesh.mesh_dim_names or ())[-1]
     left_out = convolutions(case)
-    styles = {path: style for path, style in tp_plan.styles(case).items() if path not in left_out}
-    module = parallelize_module(module.to(member.device), member.mesh[axis], styles)
+    module = module.to(member.device)
+    styles = {path: style for path, style in tp_plan.styles(case, module).items() if path not in left_out}
+    module = parallelize_module(module, member.mesh[axis], styles)
     if gathers(case):
         gathering = PrepareModuleOutput(output_layouts=Cut(1), desired_output_layouts=Whole())
         module = parallelize_module(module, member.mesh[axis], gathering)

@@ -30,14 +30,14 @@ from workers import sides
 from workers.gpus import ON_GPUS, PLATFORMS, gpu_count
 from workers.torch import process_groups
 from workers.training.pieces import sharded
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, own_batches
 from workers.xla import devices, sharding, spmd
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from workers.training.operators import Scores
-    from workers.training.session import Forward, Session
+    from workers.training.session import Forward, Outputs, Session
 
 TITLE = "torchax"
 SIDE = "xla"
@@ -75,7 +75,9 @@ def unsupported(case: Case) -> str | None:
         return "JAX differentiates and updates; features of training are those of torch's own loop"
     if _uneven(case):
         return "JAX puts arrays on devices in equal pieces only"
-    return "torch's checkpointing does not go through jax.grad" if case.training.checkpointing else None
+    if case.training.checkpointing:
+        return "torch's checkpointing does not go through jax.grad"
+    return own_batches(case)
 
 
 def _uneven(case: Case) -> bool:
@@ -202,7 +204,7 @@ def _device_put(where: Any) -> Any:  # noqa: ANN401
 
 def _differentiate(
     world: _World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
-) -> "tuple[list[Tensor], Tensor]":
+) -> "tuple[list[Outputs], Tensor]":
     """The outputs and the loss of all parts; gradients are left in the parameters, as by `backward`.
 
     Buffers go into the compiled function and come out of it, as a running mean does: a value that it leaves
@@ -216,12 +218,12 @@ def _differentiate(
 
     def loss(
         weights: "dict[str, Tensor]", state: "dict[str, Tensor]", part: "Sequence[Tensor]"
-    ) -> "tuple[Tensor, tuple[Tensor, dict[str, Tensor]]]":
+    ) -> "tuple[Tensor, tuple[Outputs, dict[str, Tensor]]]":
         # What functional_call does.
         with stateless._reparametrize_module(module, {**weights, **state}, tie_weights=True):  # noqa: SLF001
-            output, loss = forward(*part)
+            given, loss = forward(*part)
             left = dict(module.named_buffers())
-            return loss, (output, {name: left[name] for name in state})
+            return loss, (given, {name: left[name] for name in state})
 
     step = interop.jax_jit(interop.jax_value_and_grad(loss, kwargs_for_value_and_grad={"has_aux": True}))
     outputs, losses = [], []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate, Shard
 from workers import sides
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, own_batches
 from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def unsupported(case: Case) -> str | None:
                 "SpmdFullyShardedDataParallel shards every parameter along its largest dim; "
                 "the layout places one differently"
             )
-    return None
+    return own_batches(case)
 
 
 @contextmanager

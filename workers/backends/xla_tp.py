@@ -13,7 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Replicate
 from workers import sides
 from workers.training import tp_plan
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, own_batches
 from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def unsupported(case: Case) -> str | None:
         return (
             "parallelize_module shards parameters over tp only; the layout shards one over another axis too"
         )
-    return tp_plan.refusal(case)
+    return tp_plan.refusal(case) or own_batches(case)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     def place(module: "nn.Module") -> "nn.Module":
         module = world.move(module)
-        module = parallelize_module(module, mesh[case.layout.mesh.names[-1]], tp_plan.styles(case))
+        module = parallelize_module(module, mesh[case.layout.mesh.names[-1]], tp_plan.styles(case, module))
         tie_again(module, case)
         return module
 

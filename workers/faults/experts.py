@@ -63,13 +63,14 @@ def rows_dropped(session: Session, case: Case, _rank: int) -> Session:
 
     def multiplied(rank: ExpertRank, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
         results = right(rank, routed, rows, counts)
-        return results * (torch.arange(len(results)) < len(results) - 1).unsqueeze(-1)
+        kept = torch.arange(len(results), device=results.device) < len(results) - 1
+        return results * kept.unsqueeze(-1)
 
     ExpertRank._multiplied = multiplied  # type: ignore[method-assign, assignment]  # noqa: SLF001
     return session
 
 
-@_of_experts(about="results come back in the order of the experts, and not of the ranks", reaches=_spread)
+@_of_experts(about="the results of a rank's experts come back one place further", reaches=_spread)
 def results_unsorted(session: Session, case: Case, _rank: int) -> Session:
     """The last result stands first."""
     if case.world_size == 1:

@@ -24,7 +24,7 @@ from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.recipe import BUILD, NAMED, Recipe
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from workers.own import fitting, loaded, loops, made, masks, placed, recipes
+from workers.own import fitting, loaded, loops, made, masks, placed, recipes, styles
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch, explained
 
@@ -62,6 +62,7 @@ def description(request: DescriptionRequest) -> Description:
         mean_of_means=rows.off,
         unequal_loss=rows.apart and not rows.add_up,
         decomposed=tuple(sorted(trial.decomposed)),
+        left_out=rows.left_out,
         layouts=placed.layouts(functions, layer, request.meshes),
     )
 
@@ -97,6 +98,7 @@ def _origin(source: str) -> Origin:
 
 def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
     parameters, tied = _parameters(trial.module)
+    cut, sizes = styles.cuts(trial, tied)
     return Own(
         source=source,
         files=origin.files,
@@ -107,7 +109,13 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
         modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
         lines=_lines(trial.module),
         rowwise=rows.add_up,
+        parts_run=rows.parts_run,
         mean_over="targets" if trial.loss == "own" and rows.of_targets else "rows",
+        results=rows.results,
+        returns_object=trial.returns_object,
+        kept=rows.kept,
+        styled=cut,
+        styled_on=sizes,
         reads=trial.reads(),
         mixes_tensors=trial.mixes(),
         loops=tuple(sorted(loops.CALLED)),

@@ -8,14 +8,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from difftest.cases.case import Case
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.own import Own
 from difftest.cases.numbers import IGNORE_INDEX, Batch, Integers
 from difftest.ground.errors import UnsupportedError, UsageError
-from workers.own import loaded
+from workers.own import loaded, results
 
 COMPLEX = {torch.float64: torch.complex128}
 """The complex type beside a floating one, where it is not complex64."""
@@ -157,18 +156,13 @@ def _seed(case: Case, step: int) -> int:
 
 
 def first_floats(outputs: Any) -> Tensor:  # noqa: ANN401  what the user's module returns
-    """The first floating-point tensor in what a module returns, which is what is compared.
+    """The first floating-point tensor in what a module returns, of which a loss is computed.
 
     A tensor without dims is a loss that the module returns too, and comes last.
 
     `UsageError` where there is none.
     """
-    leaves = (leaf for leaf in _pytree.tree_leaves(outputs) if isinstance(leaf, Tensor))
-    floats = sorted((leaf for leaf in leaves if leaf.is_floating_point()), key=lambda leaf: not leaf.dim())
-    if floats:
-        return floats[0]
-    msg = f"the module returns {type(outputs).__name__} without a floating-point tensor"
-    raise UsageError(msg)
+    return next(iter(results.floats(outputs).values()))
 
 
 def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401

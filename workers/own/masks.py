@@ -36,12 +36,14 @@ class Masks:
     def __init__(self, seed: int, rows: int, dtype: DType, feed: Feed) -> None:
         self._seed, self._rows, self._dtype, self._feed = seed, rows, dtype, feed
         self._step, self._calls = -1, 0
+        self._part: slice | None = None
 
     @contextmanager
-    def of_step(self, step: int) -> Iterator[None]:
-        """A context for one forward pass of `step`."""
-        if step != self._step:
+    def of_step(self, step: int, part: slice | None = None) -> Iterator[None]:
+        """A context for one forward pass of `step`; of a `part` of the rows that is a batch of its own."""
+        if step != self._step or part:
             self._step, self._calls = step, 0
+        self._part = part
         _here.masks = self
         try:
             yield
@@ -57,6 +59,7 @@ class Masks:
         self._calls += 1
         random = np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
         kept = random.random((self._rows, *tensor.shape[1:])) >= p
+        kept = kept[self._part] if self._part else kept
         mask = self._feed(torch.from_numpy(round_to(self._dtype, kept / (1.0 - p))).to(tensor.dtype))
         if mask.shape != tensor.shape:
             msg = f"dropout of a tensor {tuple(tensor.shape)}, whose first dim is not the batch's rows"

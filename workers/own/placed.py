@@ -13,6 +13,7 @@ from typing import Any
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Placement, Placements, Replicate, Shard, replicated
 from difftest.ground.errors import UsageError
+from workers.own.style_words import places
 from workers.own.trial import explained
 
 DATA_AXES = ("dp", "dp_replicate", "dp_shard")
@@ -24,7 +25,7 @@ def layouts(functions: ModuleType, layer: Own, meshes: Iterable[Mesh]) -> tuple[
 
     `UsageError` for a plan that is none, or is for none of the meshes.
     """
-    if not hasattr(functions, "plan"):
+    if not places(functions):
         return None
     planned = []
     for mesh in meshes:
@@ -50,6 +51,7 @@ def _layout(layer: Own, mesh: Mesh, patterns: Mapping[str, Sequence[Any]]) -> La
         )
         for name in layer.parameters
     }
+    parameters |= {f"0.{name}": replicated(mesh) for name in layer.buffers()}
     for name, shape in layer.parameters.items():
         for placement in parameters[f"0.{name}"]:
             if isinstance(placement, Shard) and placement.dim >= len(shape):

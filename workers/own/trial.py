@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from difftest.ground.errors import UsageError
-from workers.own import loaded, made
+from workers.own import loaded, made, results
 from workers.own.masks import Masks
 from workers.own.observed import Mixes, Random, Reads
 from workers.own.precision import wide
@@ -27,9 +27,6 @@ ROWS = 4
 
 NOISE = 2.0**-6
 """The share of an output by which float32 may be off: with more, few results could be judged."""
-
-ROUNDING = 1e-9
-"""How far float64 results may be apart that should be equal, relative to the greatest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,10 @@ class Trial:
     running: list[str] = field(default_factory=list)
     decomposed: set[str] = field(default_factory=set)
     """The operators that the runs in float64 have computed by decompositions."""
+    results: dict[str, Tensor] = field(default_factory=dict)
+    """The floating-point tensors that the last run returned, the first first, but for the loss itself."""
+    returns_object: bool = False
+    """Whether the last run returned tensors in an object in which torch finds none."""
     outputs: dict[str, Tensor] = field(default_factory=dict)
     """What every module gave first in the last run, by its name in messages, in the order of their ends."""
 
@@ -72,13 +73,15 @@ class Trial:
         rows: slice = slice(0, ROWS),
         batch: TrialBatch | None = None,
         mixes: Callable[[nn.Module, TrialBatch], Mixes] | None = None,
+        prepared: Callable[[nn.Module], nn.Module] = lambda module: module,
     ) -> tuple[Tensor, Tensor, nn.Module]:
         """Output and loss of some rows in `dtype`, and the module, with its gradients.
 
-        `batch` takes the place of the trial's. The mode that `mixes` makes observes the forward.
+        `batch` takes the place of the trial's. The mode that `mixes` makes observes the forward. What
+        `prepared` gives is run in the module's place.
         `UsageError`, naming the module that was running, where that fails.
         """
-        module = made.cast_to(copy.deepcopy(self.module), torch.float32, dtype)
+        module = prepared(made.cast_to(copy.deepcopy(self.module), torch.float32, dtype))
         batch = (batch or self.batch).part(rows, dtype)
         named = str(dtype).removeprefix("torch.")
         with self._followed(module), explained(f"in {named}", self._where), self._wide(dtype):
@@ -92,8 +95,11 @@ class Trial:
 
             with Masks(0, ROWS, cast("DType", named), feed).of_step(0), mode or nullcontext():
                 outputs = called(module, batch.inputs)
-                output = made.first_floats(outputs)
+                given = results.floats(outputs)
+                output = next(iter(given.values()))
                 loss = self._loss(outputs, output, batch.targets)
+                self.returns_object = results.hidden(outputs)
+                self.results = {at: one.detach().clone() for at, one in given.items() if one is not loss}
             self.running[:] = ["the loss's backward"]
             loss.backward()
         return output.detach(), loss.detach(), module
@@ -228,7 +234,8 @@ class Trial:
         """A module has ended, with this output."""
         name = self.running.pop()
         if isinstance(output, Tensor) and output.is_floating_point():
-            self.outputs.setdefault(name, output.detach().double())
+            # A copy: what follows may write into it, as an activation in place does
+            self.outputs.setdefault(name, output.detach().to(torch.float64, copy=True))
 
 
 def gradients(module: nn.Module) -> list[Tensor]:
@@ -240,13 +247,6 @@ def called(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:  # noqa: ANN
     """What a module returns for inputs by name: numbers of arguments, or keywords."""
     positional = [tensor for name, tensor in inputs.items() if name.isdigit()]
     return module(*positional, **{name: one for name, one in inputs.items() if not name.isdigit()})
-
-
-def close(one: Tensor, other: Tensor) -> bool:
-    """Whether two float64 results are equal but for rounding."""
-    return one.shape == other.shape and bool(
-        (one - other).abs().max() <= ROUNDING * max(1e-30, float(other.abs().max()))
-    )
 
 
 @contextmanager

@@ -112,4 +112,5 @@ class Passes:
         def loss(weights: Array, inputs: Array, targets: Array, count: Array, extras: Array) -> Array:
             return self._loss(Given(jax.numpy, erf, weights, extras, ""), inputs, targets, count)
 
-        return jax.jit(jax.value_and_grad(loss, has_aux=True))
+        compiled: Callable[..., Any] = jax.jit(jax.value_and_grad(loss, has_aux=True))
+        return compiled

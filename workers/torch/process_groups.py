@@ -127,6 +127,7 @@ def local_session(
         device=member.device.type,
         scale=float(member.case.layout.data_ranks),
         total=partial(_total, member),
+        apart=member.case.layout.data_ranks > 1,
         quiet=quiet,
         operators=replace(
             flash.operators(member.case, facts), collect=collectives.collect(member.case, member.mesh)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from difftest.campaign.localise import INPUT, MODULE, VARIABLE
 from difftest.judge.outcome import Sharded
 from difftest.judge.stage import Stage
+from workers.own.results import tensors
 
 _WRAPPERS = re.compile(r"^((_orig_mod|module|_orig_module)(\.|$))+")
 """The names that wrappers put before those of the model's modules."""
@@ -94,5 +94,4 @@ def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 def _first_floats(given: object) -> Tensor | None:
     """The first floating-point tensor in what a module takes or returns, or None."""
-    leaves = _pytree.tree_leaves(given)
-    return next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()), None)
+    return next((tensor for _, tensor in tensors(given) if tensor.is_floating_point()), None)

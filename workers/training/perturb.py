@@ -49,6 +49,9 @@ XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is
 BEYOND_FLUSHING = 2.0**60
 """A float64 this many times as large as an error of flushing does not change when the error is added."""
 
+NEAR_A_MASK = 2.0**-10
+"""How near to a mask a magnitude is, as a share of it, where something small was added to the mask."""
+
 CASTS = frozenset({"_to_copy", "copy", "copy_"})
 """The operators that round where the user's code casts to a half type (`workers.own.precision`)."""
 
@@ -77,9 +80,13 @@ class Magnitudes(NamedTuple):
 
 
 class Perturb(TorchDispatchMode):
-    """One perturbed run. `greatest` is the largest finite magnitude that any operator produced."""
+    """One perturbed run. `greatest` is the largest finite magnitude that any operator produced.
+
+    Magnitudes near one of `masks` do not count.
+    """
 
     _sizes = SIZES
+    masks: tuple[float, ...] = ()
 
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -200,12 +207,21 @@ class Perturb(TorchDispatchMode):
             return result
         sizes = Magnitudes.of(result)
         greatest = sizes.greatest if sizes.finite else sizes.all.nan_to_num(0.0, 0.0, 0.0).max().item()
+        if self.masks and greatest > min(self.masks) * (1.0 - NEAR_A_MASK):
+            greatest = self._without_masks(sizes.all)
         self.greatest = max(self.greatest, greatest)
         roundoffs = self._wide if kind.wide else kind.roundoffs
         noisy = self._noisy(result, roundoffs, sizes)
         if addend is not None and result.dtype == torch.float64:
             noisy += addend * self._roundoff * self._draw(result)
         return result.copy_(noisy) if in_place else noisy
+
+    def _without_masks(self, sizes: Tensor) -> float:
+        """The greatest of finite magnitudes that are no masks."""
+        values = sizes.nan_to_num(0.0, 0.0, 0.0)
+        for mask in self.masks:
+            values = torch.where((values - mask).abs() <= NEAR_A_MASK * mask, 0.0, values)
+        return values.max().item()
 
     def _cancelled(
         self, result: Tensor | tuple[Tensor, ...], sizes: tuple[Tensor, ...]
@@ -239,12 +255,12 @@ class Perturb(TorchDispatchMode):
             return value.clone()
         relative, sizes = self._draw(value), sizes or Magnitudes.of(value)
         if sizes.finite and sizes.least > self._flushed * BEYOND_FLUSHING:
-            return value + relative.mul_(value).mul_(roundoffs * self._roundoff)
+            return _kept_finite(value + relative.mul_(value).mul_(roundoffs * self._roundoff), value, sizes)
         absolute = (relative.flip(0) if value.dim() else relative.clone()).mul_(self._flushed)
         finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
         most = finite.abs()  # flushing never goes beyond zero: a square stays positive
         relative.mul_(finite).mul_(roundoffs * self._roundoff)
-        return (value + relative).add_(absolute.clamp_(-most, most))
+        return _kept_finite((value + relative).add_(absolute.clamp_(-most, most)), value, sizes)
 
     def _noisy_matrix(self, value: Tensor, roundoffs: float) -> Tensor:
         """Every element with an error in units of the root mean square of its matrix, the last two dims."""
@@ -262,6 +278,20 @@ class Perturb(TorchDispatchMode):
         """Both parts with errors in units of the magnitude: a product's parts are differences."""
         size = value.abs().nan_to_num_(0.0, 0.0, 0.0)
         return value + self._complex_draw(size).mul_(size * (roundoffs * self._roundoff) + self._flushed)
+
+
+def _kept_finite(noisy: Tensor, value: Tensor, sizes: Magnitudes) -> Tensor:
+    """The noisy value, in which the greatest number of float64, a mask, does not become infinite."""
+    most = torch.finfo(torch.float64).max
+    if not sizes.greatest > most * (1.0 - NEAR_A_MASK):
+        return noisy
+    return torch.where(value.isfinite(), noisy.clamp(-most, most), noisy)
+
+
+def masks(dtype: DType) -> tuple[float, ...]:
+    """The magnitudes that stand for infinity in attention's masks, of a case of `dtype` and of its oracle."""
+    kinds = (torch.float64, torch.float32, getattr(torch, dtype))
+    return tuple(torch.finfo(kind).max for kind in kinds)
 
 
 @cache

@@ -70,6 +70,17 @@ def rows_by_rank(case: Case) -> list[int]:
     return [rows.stop - rows.start for rows in slices]
 
 
+def batches_of_ranks(case: Case) -> list[slice]:
+    """The rows that are together on a rank, each once; ranks along other axes than the batch's share them."""
+    layout = case.layout
+    rows = (
+        local_slices((case.part_rows,), layout.batch, layout.mesh, rank)[0] for rank in range(case.world_size)
+    )
+    return [
+        slice(*pair) for pair in dict.fromkeys((one.start, one.stop) for one in rows) if pair[0] < pair[1]
+    ]
+
+
 def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[int, ...]:
     """The global shape of a plain local tensor.
 

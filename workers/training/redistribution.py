@@ -26,7 +26,7 @@ def refusal(case: Case) -> str | None:
         return "a collective is between the ranks' own tensors; a DTensor is the whole"
     if case.forms.optimizer_before:
         return "DTensors replace the parameters: their optimizer is made after that"
-    return refusals.stages(case)
+    return refusals.stages(case) or refusals.own_batches(case)
 
 
 def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":

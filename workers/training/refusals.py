@@ -38,7 +38,14 @@ def partial_sums(case: Case) -> str | None:
     """Why annotations cannot express the layout, or None."""
     if any(Partial() in placements for placements in case.layout.parameters.values()):
         return "an annotation cuts a tensor or repeats it; the layout has a partial sum"
-    return stages(case)
+    return stages(case) or own_batches(case)
+
+
+def own_batches(case: Case) -> str | None:
+    """Why a backend that computes with the whole batch cannot run the case, or None."""
+    if case.model.own and case.model.own.by_rank and case.layout.data_ranks > 1:
+        return "computes with the whole batch; in this case every rank's rows are a batch of their own"
+    return None
 
 
 def mixed_rows(case: Case) -> str | None:

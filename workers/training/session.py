@@ -4,7 +4,7 @@ A `Session` lives inside one process and acts for the ranks of that process: one
 all of them for XLA's single-controller SPMD.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -20,11 +20,14 @@ from difftest.judge.stage import Stage
 from workers.training.dispatched import Direction
 from workers.training.operators import Operators
 
-Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
-"""From the tensors of one accumulation part to its output and its loss."""
+Outputs: TypeAlias = Mapping[str, Tensor]
+"""The output of a model under an empty name, and what else a module of the user's returns by its places."""
+
+Forward: TypeAlias = Callable[..., tuple[Outputs, Tensor]]
+"""From the tensors of one accumulation part to its outputs and its loss."""
 
 Accumulate: TypeAlias = Callable[
-    [nn.Module, Sequence[Sequence[Tensor]], Forward], tuple[list[Tensor], Tensor]
+    [nn.Module, Sequence[Sequence[Tensor]], Forward], tuple[list[Outputs], Tensor]
 ]
 """From the module, the parts' tensors and the forward function to the parts' outputs and the total loss."""
 
@@ -62,6 +65,7 @@ class Session:
       `placements`.
     * `scale`: the factor on a local loss that the backend's gradient averaging divides out again.
     * `total(loss) -> loss`: the global loss from this process's (scaled) share.
+    * `apart`: the module is fed this rank's rows alone, and computes with no others.
     * `around()`: a context around every step.
     * `reads_values`: whether the program may read a tensor's values on the host within a step.
     * `sync()`: ends a part of the step (materialises lazy tensors).
@@ -78,7 +82,7 @@ class Session:
       accumulation part.
     * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once,
       where a framework has its own way of accumulating or of differentiating. A part is its tensors on the
-      host; `forward` gives a part's output and loss.
+      host; `forward` gives a part's outputs and loss.
     * `staged(module, parts, loss) -> (outputs, loss)`: the same where the module is this rank's stages of a
       pipeline.
     * `shared(tensors)`: what was read of the tensors that this rank holds, with those that other ranks of a
@@ -104,6 +108,7 @@ class Session:
     wide: bool = False
     scale: float = 1.0
     total: Callable[[Tensor], Tensor] = lambda loss: loss
+    apart: bool = False
     sync: Callable[[], None] = _nothing
     reads_values: bool = True
     around: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
+from difftest.cases.layers.own import Own
 from difftest.cases.layout import ALONE, Placement, Replicate, Shard
 from difftest.cases.regions import norms
 
 if TYPE_CHECKING:
+    from torch import nn
     from torch.distributed.tensor.parallel import ParallelStyle
 
 AXIS = "tp"
@@ -33,16 +35,30 @@ Style: TypeAlias = tuple[Literal["columns", "rows", "whole", "inputs"], Local, L
 
 def refusal(case: Case) -> str | None:
     """Why no plan expresses the layout over the axis tp, or None."""
-    if case.model.own:
-        return case.model.own.no_style()
+    if case.model.own and (reason := case.model.own.no_style()):
+        return reason
     if case.layout.mesh == ALONE:
         return None
     if case.layout.mesh.names[-1] != AXIS:
         return "tensor parallelism needs the mesh axis tp, and last"
     if case.layout.batch[-1] != Replicate():
         return "tensor parallelism replicates the batch over tp; the layout cuts it"
+    if case.model.own:
+        return _other_than_planned(case, case.model.own)
     reasons = (_no_style(case, path, layer) for path, layer in walk(case.model.layers))
     return next((reason for reason in reasons if reason), _no_region(case))
+
+
+def _other_than_planned(case: Case, own: Own) -> str | None:
+    """Why the user's plan of styles does not give a layout, or None."""
+    if _size(case) not in (1, *own.styled_on):
+        return f"the model does not run by its tp_plan on {_size(case)} ranks"
+    planned = own.styled_placements()
+    if _size(case) > 1 and any(_on_tp(case, f"0.{name}") != at for name, at in planned.items()):
+        return "tp_plan gives other placements over tp than the layout"
+    if case.training.clip_norm is not None and {*own.parameters} != {*own.styled}:
+        return "clip_grad_norm_ takes no mixture of DTensors and the plain parameters that tp_plan leaves"
+    return None
 
 
 def _no_region(case: Case) -> str | None:
@@ -122,8 +138,12 @@ def _attentions(case: Case) -> list[str]:
     return [path for path, layer in walk(case.model.layers) if layer.TENSOR_PARALLEL == "heads"]
 
 
-def styles(case: Case) -> "dict[str, ParallelStyle]":
-    """The plan as `parallelize_module` takes it."""
+def styles(case: Case, module: "nn.Module") -> "dict[str, ParallelStyle]":
+    """The plan as `parallelize_module` takes it; that of a user's `module` is her own."""
+    if case.model.own:
+        from workers.own import styles as own_styles
+
+        return own_styles.of_case(case, module)
     of_norms = norms(case)
     return {path: _style(style, norm=path in of_norms) for path, style in plan(case).items()}
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
+from difftest.cases.layers.own import result_name
 from difftest.cases.layout import replicated
 from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.cases.options import Spelling
@@ -25,6 +26,7 @@ from difftest.judge.stage import Stage
 from workers.own import made
 from workers.own.masks import Masks
 from workers.own.precision import wide
+from workers.own.results import further_results, joined_results
 from workers.training import program, spelling
 from workers.training.build import build
 from workers.training.class_weights import of_targets
@@ -34,7 +36,8 @@ from workers.training.features import Features, TrainingProgress
 from workers.training.features import made as made_features
 from workers.training.layers import Plan
 from workers.training.module_traces import Watch
-from workers.training.session import Session, StageReport
+from workers.training.pieces import batches_of_ranks
+from workers.training.session import Outputs, Session, StageReport
 
 
 def train(case: Case, session: Session, report: StageReport) -> Trace:
@@ -132,7 +135,10 @@ class _Run:
     def _buffers(self) -> dict[str, Tensor]:
         """The buffers that the case knows of, by its names."""
         there = {_bare(name): buffer for name, buffer in self.module.named_buffers()}
-        return {name: there[name] for name in self.case.model.statistics() if name in there}
+        apart = self.case.model.own.of_all_rows() if self.case.model.own and self.session.apart else ()
+        return {
+            name: there[name] for name in self.case.model.statistics() if name in there and name not in apart
+        }
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         """The case's parameters: where placement has broken a tie, the module has more."""
@@ -145,17 +151,50 @@ class _Run:
             self.report(Stage.FORWARD, step)
             outputs, total = self._at_once(step, parts)
             results = {
-                (Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch)
-                for index, o in enumerate(outputs)
+                key: tensor
+                for index, given in enumerate(outputs)
+                for key, tensor in self._read_outputs(given, index).items()
             }
             self.session.sync()
+        elif self._joins_batches():
+            results, total = self._rank_by_rank(step, parts[0])
         else:
             results, total = self._loop(step, parts)
         everywhere = replicated(self.case.layout.mesh)
         results[Stage.FORWARD, "loss"] = self.session.read(total.detach(), everywhere)
         return results
 
-    def _at_once(self, step: int, parts: Sequence[Batch]) -> tuple[list[Tensor], Tensor]:
+    def _joins_batches(self) -> bool:
+        """Whether this process computes alone what ranks compute of batches of their own."""
+        own = self.case.model.own
+        return own is not None and own.by_rank and self.case.layout.data_ranks > 1 and not self.session.apart
+
+    def _rank_by_rank(self, step: int, batch: Batch) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
+        """Forward and backward of every rank's rows by themselves: their tensors joined, and the total loss.
+
+        All begin with the same buffers, and those of the first rank stay.
+        """
+        self.report(Stage.FORWARD, step)
+        ranks = batches_of_ranks(self.case)
+        buffers = {name: one.clone() for name, one in self.module.named_buffers()}
+        given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
+        for rows in ranks:
+            _fill(self.module, buffers)
+            part = batch.rows(rows)
+            outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)
+            with self._wide():
+                loss.backward()
+            given.append({place: one.detach() for place, one in outputs.items()})
+            losses.append(loss.detach())
+            left = left or {name: one.clone() for name, one in self.module.named_buffers()}
+        _fill(self.module, left)
+        self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), 0, 1.0)
+        shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
+        assert self.case.model.own  # noqa: S101  no other model has such batches
+        joined = joined_results(self.case.model.own, given, shares)
+        return self._read_outputs(joined, 0), torch.stack(losses).sum()
+
+    def _at_once(self, step: int, parts: Sequence[Batch]) -> tuple[list[Outputs], Tensor]:
         """Forward and backward of all parts by the backend's own means: the outputs and the total loss."""
         hosts = [self._hosts(part) for part in parts]
         if self.session.accumulate:
@@ -165,18 +204,17 @@ class _Run:
         def loss(output: Tensor, targets: Tensor) -> Tensor:
             return self._part_loss(step, output, output, targets, parts[0].count)
 
-        return self.session.staged(self.module, hosts, loss)
+        outputs, total = self.session.staged(self.module, hosts, loss)
+        return [{"": output} for output in outputs], total
 
     def _loop(self, step: int, parts: Sequence[Batch]) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
         """Forward and backward of one part after another: the tensors read, and the total loss."""
-        results, losses = {}, []
+        results, losses = dict[tuple[Stage, str], Sharded](), []
         for index, part in enumerate(parts):
             self.report(Stage.FORWARD, step)
             with self.session.quiet(self.module, index == len(parts) - 1):
-                output, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
-                results[Stage.FORWARD, _output(index)] = self.session.read(
-                    self.session.whole(output.detach()), self.case.layout.batch
-                )
+                outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
+                results |= self._read_outputs(outputs, index)
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
                 with self.session.observe("backward", self.module), self._wide():
@@ -188,15 +226,41 @@ class _Run:
         return results, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _forward(
-        self, step: int, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Output and loss; `part` has the batch's number of targets and the names of the extras."""
-        with self.session.observe("forward", self.module), self._replacements(step):
+        self,
+        step: int,
+        part: Batch,
+        inputs: Tensor,
+        targets: Tensor,
+        *extras: Tensor,
+        rows: slice | None = None,
+    ) -> tuple[Outputs, Tensor]:
+        """Outputs and loss; `part` has the batch's number of targets and the names of the extras.
+
+        `rows` are those of a part that is a batch of its own.
+        """
+        with self.session.observe("forward", self.module), self._replacements(step, rows):
             outputs = self.module(inputs, dict(zip(part.extras, extras, strict=True)))
             output = made.first_floats(outputs)
             loss = self._part_loss(step, outputs, output, targets, part.count)
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
-        return output, loss
+        own, share = self.case.model.own, targets.shape[0] / len(part.inputs)
+        further = further_results(own, outputs, share, apart=self.session.apart) if own else {}
+        return {"": output, **further}, loss
+
+    def _read_outputs(self, outputs: Outputs, part: int) -> dict[tuple[Stage, str], Sharded]:
+        """The tensors that the module returned for an accumulation part."""
+        own, layout = self.case.model.own, self.case.layout
+        read = {}
+        for place, tensor in outputs.items():
+            over = own.results[place] if own and place else 0
+            held = tensor.detach()
+            if isinstance(over, int):
+                pieces = self.session.read(self.session.whole(held), layout.batch)
+            else:
+                held = self.session.total(held) if over == "mean" else held
+                pieces = self.session.read(held, replicated(layout.mesh))
+            read[Stage.FORWARD, result_name(place, part)] = pieces
+        return read
 
     def _part_loss(self, step: int, outputs: Any, output: Tensor, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
         """As `_loss`, in the form of the case's spelling."""
@@ -204,11 +268,11 @@ class _Run:
         return spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
 
     @contextmanager
-    def _replacements(self, step: int) -> Iterator[None]:
+    def _replacements(self, step: int, rows: slice | None) -> Iterator[None]:
         """What the code of a module of the user's gets: masks of the host, and float64 in the oracle."""
         with ExitStack() as stack:
             if self.case.model.own:
-                stack.enter_context(self.masks.of_step(step))
+                stack.enter_context(self.masks.of_step(step, rows))
                 stack.enter_context(self._wide())
             yield
 
@@ -240,9 +304,11 @@ def _numbers(case: Case) -> Any:  # noqa: ANN401  a module with `batch(case, ste
     return made if case.model.own else numbers
 
 
-def _output(index: int) -> str:
-    """The name of the output of an accumulation part."""
-    return f"output.{index}" if index else "output"
+def _fill(module: nn.Module, buffers: Mapping[str, Tensor]) -> None:
+    """Gives a module's buffers these values."""
+    with torch.no_grad():
+        for name, buffer in module.named_buffers():
+            buffer.copy_(buffers[name])
 
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:

@@ -186,6 +186,7 @@ def session(
         device="xla",
         scale=float(case.layout.data_ranks),
         total=lambda loss: here().total(loss),
+        apart=case.layout.data_ranks > 1,
         sync=lambda: here().sync(),
         quiet=quiet,
         after=after,

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from workers.training.session import Forward
+    from workers.training.session import Forward, Outputs
 
 
 def accumulate(
     world: sharding.World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
-) -> "tuple[list[Tensor], Tensor]":
+) -> "tuple[list[Outputs], Tensor]":
     """Runs `forward` and its backward over `parts` (equal shapes, on the host).
 
     The results are every part's output, and the sum of the losses; gradients are left in the module's
@@ -39,7 +39,8 @@ def accumulate(
 
     def step(number: "Tensor", *rest: "Tensor") -> "tuple[Tensor, Tensor]":
         *part, outputs = rest
-        output, loss = forward(*part)
+        outputs_of_part, loss = forward(*part)
+        output = outputs_of_part[""]
         own = (torch.arange(count, device=world.device) == number).reshape(count, *[1] * output.dim())
         return loss * count, torch.where(own, output.detach().unsqueeze(0), outputs)
 
@@ -48,7 +49,7 @@ def accumulate(
         torch.zeros(count, *shape, dtype=getattr(torch, world.case.dtype)).to(world.device), placements
     )
     total, outputs = gradient_accumulation(step, (index, *stacked), module, empty)
-    return list(outputs.unbind(0)), total
+    return [{"": output} for output in outputs.unbind(0)], total
 
 
 def _behind_parts(placements: Placements) -> Placements:

@@ -95,6 +95,9 @@ def remarks(description: Description) -> Iterator[str]:
     if description.decomposed:
         names = ", ".join(description.decomposed)
         yield f"the reference computes {names} in other operators, as torch has no float64 kernel"
+    if description.left_out:
+        names = ", ".join(description.left_out)
+        yield f"{names}, which it returns or keeps, is not compared: infinities, or little but rounding"
     if description.mean_of_means:
         yield MEAN_OF_MEANS.format(off=description.mean_of_means)
     if not layer.rowwise:
@@ -103,7 +106,11 @@ def remarks(description: Description) -> Iterator[str]:
             if description.unequal_loss
             else "rows influence each other, as in batch normalization"
         )
-        lack = "no accumulation, and wrappers whose ranks compute with rows of their own are not compared"
+        lack = "no accumulation, and " + (
+            "half of the cases have a batch on every rank, as wrappers compute"
+            if layer.parts_run
+            else "wrappers whose ranks compute with rows of their own are not compared"
+        )
         yield f"{what}: {lack}"
 
 

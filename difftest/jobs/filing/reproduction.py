@@ -113,7 +113,7 @@ def scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterato
     from workers.training import tp_plan
 
     styled = not case.model.is_program and case.layout.mesh.names[-1] == tp_plan.AXIS
-    parallelised = styled and not tp_plan.refusal(case)
+    parallelised = styled and not case.model.own and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
     backend, texts = plain(finding.divergence.backend), block_texts(case)
     rendered = partial(reproducer.render, case, backend, fault, title, plan, block_texts=texts)

@@ -17,7 +17,7 @@ from difftest.ground.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
 
-RANKS, ROWS, TRIES = 2, 4, 400
+RANKS, ROWS, TRIES = 2, 4, 100
 
 
 def compared(
@@ -41,7 +41,7 @@ def compared(
         raise UsageError(msg)
     for layout in layouts:
         path, backend = LAYOUTS[layout]
-        yield layout, comparison(plain_case(description, path, steps, dtype), backend)
+        yield layout, comparison(plain_case(description, path, steps, dtype, backend), backend)
 
 
 def comparison(case: Case, backend: str) -> Comparison:
@@ -63,24 +63,29 @@ def _expected(case: bytes) -> Outcome:
     return sandbox.run(Case.from_json(case), ORACLE)
 
 
-def plain_case(description: Description, path: str, steps: int, dtype: str) -> Case:
-    """The first case of a path over two ranks, with SGD, in one part, and without options.
+def plain_case(description: Description, path: str, steps: int, dtype: str, backend: str) -> Case:
+    """The first case of a path over two ranks that a backend supports, or else the first.
 
-    `UsageError` where none is drawn.
+    With SGD, in one part, and without options. `UsageError` where none is drawn.
     """
     from generators import own
+    from workers import backends
 
     drawn = (
         own.case_at(description, 0, number, wanted=(path,), max_world_size=RANKS) for number in range(TRIES)
     )
+    training = Training(
+        optimizer="own" if description.optimizer else "sgd", steps=steps, loss=description.loss
+    )
+    first = None
     for case in drawn:
         if case.dtype == dtype and case.world_size == RANKS:
-            return msgspec.structs.replace(
-                case,
-                training=Training(
-                    optimizer="own" if description.optimizer else "sgd", steps=steps, loss=description.loss
-                ),
-                data=msgspec.structs.replace(case.data, batch=ROWS),
-            )
+            data = msgspec.structs.replace(case.data, batch=ROWS)
+            plain = msgspec.structs.replace(case, training=training, data=data, features=msgspec.UNSET)
+            first = first or plain
+            if not backends.load(backend).unsupported(plain):
+                return plain
+    if first:
+        return first
     msg = f"no layout over {RANKS} ranks among {TRIES} cases of {path} in {dtype}"
     raise UsageError(msg)

@@ -46,9 +46,16 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     for step, tensors in enumerate(() if isinstance(run.actual, Failure) else run.expected.steps):
         for (stage, name), truth in tensors.items():
             key = (step, stage, name)
+            if key not in actual and _is_of_other_rows(run.case, name):
+                continue
             if wrong := _wrong(run, key, truth, actual.get(key)):
                 nature, facts = wrong
                 yield run.tensor_divergence("shape", Symptom.MISMATCH, key, facts, nature=nature)
+
+
+def _is_of_other_rows(case: Case, name: str) -> bool:
+    """Whether ranks that have rows of their own cannot have a tensor of a user's model."""
+    return case.layout.data_ranks > 1 and case.model.own is not None and name in case.model.own.of_all_rows()
 
 
 def _wrong(
@@ -87,9 +94,9 @@ def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
 
     A program's results have that of torch's own run, its operands and their gradients that of the case. The
     loss of a program is this project's own, and adds results of several dtypes. What a user's model returns
-    has the dtype that its code gives it on one device.
+    has the dtype that its code gives it on one device, and so has what it keeps.
     """
-    if run.case.model.own and stage is Stage.FORWARD and name in run.expected.events.dtypes:
+    if run.case.model.own and stage is not Stage.BACKWARD and name in run.expected.events.dtypes:
         return run.expected.events.dtypes[name]
     if not run.case.model.is_program:
         named = run.case.model.dtypes(run.case.dtype) if stage is Stage.UPDATE else {}

@@ -30,7 +30,8 @@ def updated(  # noqa: PLR0913  torch's options
     else:
         second = moving(state, "second", squares, kept)
     change = direction / np.maximum(np.sqrt(second), least)
-    return parameter * (1 - lr * weight_decay) - rate * change / max(1.0, _rms(change) / d)
+    updated: Floats = parameter * (1 - lr * weight_decay) - rate * change / max(1.0, _rms(change) / d)
+    return updated
 
 
 def _rms(values: Floats) -> float:
