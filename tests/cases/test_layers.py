@@ -161,13 +161,20 @@ ABOUT_ONE_KIND = {
     "difftest/cases/model.py": {"FlashAttention", "Operator", "Own"},  # others get these from a model
     "reports/reproducer/blocks.py": {"BuildingBlock"},
     "reports/reproducer/program.py": {"Module"},
-    "generators/options.py": {"Collective"},  # forms of a collective's factor
+    "difftest/cases/routed.py": {"RoutedExperts"},
+    "generators/options.py": {"Collective", "Dropout"},  # forms of a collective's factor, and of a mask
+    "generators/paths/learned_collectives.py": {"Collective"},
+    "reports/reproducer/reproducer.py": {"Collective"},  # no script has gradients through one
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "reports/reproducer/script.py": {
         "Attention",
         "Collective",
         "Redistribute",
+        "RoutedExperts",
     },  # templates define classes for them
+    "workers/backends/torch_experts.py": {"RoutedExperts"},
+    "workers/faults/experts.py": {"RoutedExperts"},
+    "workers/xla/replicas.py": {"Collective"},  # operations that replicas lack
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/parts.py": {"BuildingBlock"},
     "difftest/cases/resets.py": {"Collective"},  # its strides are options
@@ -185,6 +192,7 @@ ABOUT_ONE_KIND = {
         for file in (
             "difftest/reduce/simplifications/programs.py",
             "workers/faults/operator_semantics.py",
+            "workers/references/operators.py",
             "workers/training/program_hooks.py",
         )
     },

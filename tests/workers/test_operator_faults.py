@@ -7,6 +7,7 @@ from fault_programs import PROGRAMS
 from installed_packages import needs
 
 from difftest.campaign.memo import Memo
+from difftest.cases import twins
 from difftest.cases.case import Case
 from difftest.ground import plugins
 from difftest.jobs.proof.planted_campaigns import Planting, chosen_defects
@@ -35,7 +36,7 @@ def test_there_are_faults_of_numbers_and_of_meaning_on_both_sides() -> None:
 def test_each_fault_has_a_program_in_which_it_shows_and_paths_that_exist() -> None:
     assert not [name for name, fault in FAULTS.items() if next(showing(fault), None) is None]
     paths = {path for fault in all_faults().values() for path in fault.paths}
-    assert paths <= set(plugins.names("generators.paths"))
+    assert paths <= {*plugins.names("generators.paths"), twins.PATH}
 
 
 def test_faults_of_operators_are_planted_only_where_they_or_their_path_are_named() -> None:

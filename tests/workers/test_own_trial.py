@@ -12,7 +12,7 @@ from torch.nn import functional
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.ground.errors import UsageError
 from workers.own import masks
-from workers.own.rows import Rows, rows_of
+from workers.own.rows import rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch
 
 pytestmark = pytest.mark.slow
@@ -150,11 +150,12 @@ def test_a_mean_over_valid_targets_is_weighted_by_their_number(numbers: tuple[in
 
 
 def test_a_mean_over_rows_is_none_over_targets() -> None:
-    assert rows_of(trial_of(same, ignoring((0, 1, 3, 4)), loss=per_row)) == Rows(apart=True, mean=True)
+    rows = rows_of(trial_of(same, ignoring((0, 1, 3, 4)), loss=per_row))
+    assert (rows.apart, rows.mean, rows.of_targets) == (True, True, False)
 
 
 def test_a_loss_that_is_no_mean_is_told_from_rows_that_influence_each_other() -> None:
     of_loss = rows_of(trial_of(same, ignoring((0, 0, 0, 0)), loss=summed))
     of_rows = rows_of(trial_of(lambda x, _: x - x.mean(0)))
-    assert (of_loss, of_loss.add_up) == (Rows(apart=True), False)
-    assert (of_rows, of_rows.add_up) == (Rows(apart=False), False)
+    assert (of_loss.apart, of_loss.add_up) == (True, False)
+    assert (of_rows.apart, of_rows.add_up) == (False, False)

@@ -4,7 +4,7 @@ A file's `updated` has torch's names and documented defaults for its options, so
 to the class of torch. Options that must not change a number (`foreach`, `fused`, `capturable`) are not its.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -21,19 +21,15 @@ WITHOUT_EFFECT = frozenset({"foreach", "fused", "capturable", "differentiable"})
 """Options of torch that choose an implementation."""
 
 
-class Updated(Protocol):
-    """One step of one parameter."""
+class Definition(Protocol):
+    """What a file in this folder offers."""
 
-    def __call__(
-        self,
-        parameter: Floats,
-        gradient: Floats,
-        state: State,
-        *,
-        step: int,
-        **options: Any,  # noqa: ANN401  the options of the optimizer
-    ) -> Floats:
-        """The parameter after step `step`, counted from 1; changes `state`."""
+    @property
+    def updated(self) -> Callable[..., Floats]:
+        """One step of one parameter: `(parameter, gradient, state, *, step, **options)` to the parameter.
+
+        `step` is counted from 1; what the optimizer keeps is changed in `state`.
+        """
 
 
 def names() -> tuple[str, ...]:
@@ -41,16 +37,16 @@ def names() -> tuple[str, ...]:
     return plugins.names(__name__)
 
 
-def load(name: str) -> Updated:
+def load(name: str) -> Definition:
     """The definition of the optimizer called `name`; `UsageError` when there is none."""
-    return cast("Updated", plugins.load(__name__, name).updated)
+    return cast("Definition", plugins.load(__name__, name))
 
 
 class Optimizer:
     """An optimizer by its definition; `options` of one parameter may differ from those of another."""
 
     def __init__(self, name: str) -> None:
-        self._updated = load(name)
+        self._updated = load(name).updated
         self._states = dict[str, State]()
         self._steps = dict[str, int]()
 
