@@ -202,7 +202,7 @@ def test_all_outputs_and_buffers_are_compared_where_ranks_can_have_them(
     ("fault", "check", "tensor"),
     [
         ({"mu": "mu * (1 + rank)"}, "loss", "output mu"),
-        ({"in_no_grad": "self.calls += rank"}, "buffers", "0.calls"),
+        ({"in_no_grad": "self.calls += rank"}, "replicas", "0.calls"),
     ],
 )
 def test_a_wrong_further_output_and_a_wrong_buffer_are_reported_by_name(
