@@ -9,7 +9,7 @@ from typing import Protocol
 
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
-from difftest.runs.checkpoints import Checkpoint
+from difftest.runs.checkpoint import Checkpoint
 
 
 class Format(Protocol):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from difftest.ground.errors import UsageError
-from difftest.runs.checkpoints import About, Checkpoint
+from difftest.runs.checkpoint import About, Checkpoint
 from workers.torch.shards import Shard, Sharded, block
 
 ORDER = 1

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from difftest.ground.errors import UsageError
 from difftest.ground.installed import how_to_install
-from difftest.runs.checkpoints import About, Checkpoint
+from difftest.runs.checkpoint import About, Checkpoint
 from workers.checkpoints._index import listed
 from workers.torch.shards import Shard, Sharded, block
 

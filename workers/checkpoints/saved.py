@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from difftest.ground.errors import UsageError
-from difftest.runs.checkpoints import About, Checkpoint
+from difftest.runs.checkpoint import About, Checkpoint
 from workers.checkpoints._index import listed
 from workers.torch import strided
 from workers.torch.shards import Shard, Sharded, about, block

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from difftest.ground.errors import UsageError
-from difftest.runs.checkpoints import About, Array
+from difftest.runs.checkpoint import About, Array
 
 Indices: TypeAlias = tuple[Any, ...]
 """The elements of a whole tensor that a shard has: those along each dim, as slices or arrays."""
