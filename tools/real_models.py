@@ -12,12 +12,12 @@ import datetime as dt
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.ground.errors import InfrastructureError, UsageError
+from difftest.ground.installed import versions
 from difftest.jobs.proof import real_models
 from difftest.judge.comparator import Comparison
 from workers.isolate.described import described
@@ -115,13 +115,13 @@ def summary(rows: Iterable[Row], steps: int) -> str:
         sum(cell.startswith(start) for cell in cells) for start in (AGREE, KNOWN, UNKNOWN)
     )
     rest = len(cells) - agree - known - unknown
-    packages = ("torch", "torch_xla", "transformers", "timm", "torchvision", "diffusers")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    packages = versions("torch", "torch_xla", "transformers", "timm", "torchvision", "diffusers")
+    releases = ", ".join(f"{name} {release}" for name, release in packages.items())
     today = dt.datetime.now(tz=dt.UTC).date()
     return (
         f"{len(rows)} models in {len(cells)} comparisons: {agree} agree, {known} show a fault of upstream "
         f"that the ledger has, {unknown} show something else, and {rest} were not compared, with the reason. "
-        f"Two ranks, {steps} steps, float32; last run on {today} with {versions}."
+        f"Two ranks, {steps} steps, float32; last run on {today} with {releases}."
     )
 
 

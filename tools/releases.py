@@ -104,14 +104,14 @@ def save(fault: KnownFault) -> None:
     """Writes what was said of the releases into the file of a fault."""
     file = KNOWN / f"{fault.name}.toml"
     lines = [line for line in file.read_text().splitlines() if line.partition(" = ")[0] not in WRITTEN]
-    said = [line_of(name, value) for name in WRITTEN if (value := getattr(fault, name))]
+    written = [line_of(name, value) for name in WRITTEN if (value := getattr(fault, name))]
     after = next(number for number, line in enumerate(lines) if line.startswith("origin = "))
-    file.write_text("\n".join((*lines[:after], *said, *lines[after:])) + "\n")
+    file.write_text("\n".join((*lines[:after], *written, *lines[after:])) + "\n")
 
 
 def line_of(name: str, states: "Mapping[str, str]") -> str:
     """A line of TOML; strings are written as in JSON."""
-    return f"{name} = {{ {', '.join(f'{_json(key)} = {_json(said)}' for key, said in states.items())} }}"
+    return f"{name} = {{ {', '.join(f'{_json(key)} = {_json(state)}' for key, state in states.items())} }}"
 
 
 def _json(value: str) -> str:
