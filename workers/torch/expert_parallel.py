@@ -40,17 +40,14 @@ class ExpertRank:
 
     def route(self, routed: Routed) -> Tensor:
         """The results of this rank's rows."""
-        wanted = routed.chosen.flatten().long()
-        held = functional.one_hot(wanted, routed.layer.experts)
+        wanted = routed.choices
         kept = torch.ones_like(wanted, dtype=torch.bool)
         if routed.layer.capacity is not None:
+            held = functional.one_hot(wanted, routed.layer.experts)
             before = (held.cumsum(0) * held).sum(-1) - 1 + self._before(held.sum(0))[wanted]
             kept = before < routed.layer.capacity
         by_choice = self._gathered if routed.dispatch.exchange == "gathered" else self._sent
-        results = by_choice(routed, wanted, kept)
-        weighted = results * routed.gates.flatten().unsqueeze(-1)
-        summed: Tensor = weighted.unflatten(0, routed.chosen.shape).sum(1)
-        return summed
+        return routed.summed(by_choice(routed, wanted, kept))
 
     def _before(self, counts: Tensor) -> Tensor:
         """How many choices of each expert the ranks with earlier rows have."""
