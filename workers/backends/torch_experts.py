@@ -14,7 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.routed_experts import RoutedExperts
 from difftest.cases.layout import Placement, Replicate, Shard
-from difftest.cases.routed import routed
+from difftest.cases.routed import EXPERTS, SHARDS, TENSOR, routed, shards_others
 from workers import sides
 from workers.backends import torch_ddp, torch_fsdp
 from workers.torch import devices, process_groups
@@ -34,7 +34,6 @@ PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment
 
-EXPERTS, SHARDS, TENSOR = "ep", "dp_shard", "tp"
 MESHES = ((EXPERTS,), (SHARDS, EXPERTS), (EXPERTS, TENSOR), (SHARDS, EXPERTS, TENSOR))
 
 
@@ -179,7 +178,7 @@ class _Placing:
         axes = tuple(axis for axis in (SHARDS, EXPERTS) if axis in (mesh.mesh_dim_names or ()))
         own = {*self.routed}
         names = [name for name, parameter in module.named_parameters() if parameter in own]
-        if len(axes) == 1 and not _shards_dense(case):
+        if len(axes) == 1 and not shards_others(case):
             if len(names) == len(case.layout.parameters):
                 return module
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)  # noqa: SLF001
@@ -217,12 +216,3 @@ class _Placing:
         total = torch.linalg.vector_norm(torch.stack(whole))
         for group in groups:
             clip_grads_with_norm_(group, norm, total)
-
-
-def _shards_dense(case: Case) -> bool:
-    own = routed(case.model)
-    return any(
-        isinstance(torch_fsdp.by_axis(case, name)[EXPERTS], Shard)
-        for name in case.layout.parameters
-        if name not in own
-    )

@@ -16,9 +16,9 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 from torch.nn import functional
 
 from difftest.cases.layout import chunk
+from difftest.cases.routed import EXPERTS, TENSOR
 from workers.training.expert_rows import Routed, activated
 
-AXIS, TENSOR = "ep", "tp"
 SUMMED: Placement = Partial()
 """What the gradient of a row is on a rank of `tp`: a term of a sum."""
 
@@ -36,7 +36,7 @@ class ExpertRank:
     @property
     def group(self) -> distributed.ProcessGroup:
         """The ranks that share the experts."""
-        return self.mesh.get_group(AXIS)
+        return self.mesh.get_group(EXPERTS)
 
     def route(self, routed: Routed) -> Tensor:
         """The results of this rank's rows."""
