@@ -111,10 +111,12 @@ def _print(name: str, result: Validated) -> None:
     gone = sum(pair.outcome is Outcome.GONE for pair in showed)
     broken = f"; {len(result.broken)} that were right are wrong" if result.broken else ""
     click.echo(f"{name}: {result.fix}. Of {len(showed)} cases that showed it, {gone} agree now{broken}.")
-    undecided = [pair for pair in result.pairs if pair.outcome is Outcome.UNDECIDED and not pair.was]
-    for pair in (pair for pair in result.pairs if pair not in undecided):
+    undecided = list[Pair]()
+    for pair in result.pairs:
         beside = pair.outcome is Outcome.BESIDE and pair.after.state == "fixed"
-        if not beside and pair.outcome not in {Outcome.GONE, Outcome.AS_BEFORE}:
+        if pair.outcome is Outcome.UNDECIDED and not pair.was:
+            undecided.append(pair)
+        elif not beside and pair.outcome not in {Outcome.GONE, Outcome.AS_BEFORE}:
             click.echo(f"  {pair.outcome}: {pair.words}{_details(pair)}")
     if undecided:
         click.echo(f"  {len(undecided)} undecided, such as {undecided[0].words}{_details(undecided[0])}")

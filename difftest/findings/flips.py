@@ -121,12 +121,12 @@ def _flip(before: Tried, after: Tried) -> Flip | None:
 def listed(faults: Iterable[KnownFault]) -> Iterator[Tried]:
     """What the list says of the releases that each fault's scripts ran on, as if they had been tried."""
     for fault in faults:
-        said: tuple[tuple[str, str, Mapping[str, State]], ...] = (
+        lists: tuple[tuple[str, str, Mapping[str, State]], ...] = (
             (fault.needs, "", fault.releases),
             (JAXLIB, SHARDY if fault.gspmd else "", fault.jaxlib),
             (JAXLIB, GSPMD, fault.gspmd),
         )
-        for package, partitioner, states in said:
+        for package, partitioner, states in lists:
             for release, state in states.items():
                 yield Tried(
                     package=package,

@@ -21,14 +21,14 @@ JUMP = 0.2
 
 
 def jumps(
-    now: Comparisons, before: Comparisons, known: Mapping[str, str], never_worked: Mapping[str, str]
+    now: Comparisons, before: Comparisons, explained: Mapping[str, str], never_worked: Mapping[str, str]
 ) -> list[str]:
     """Each issue whose share jumped, in words.
 
-    `known` has the issues of known findings by fingerprint. Those in `never_worked` are left out: they end
-    every run.
+    `explained` has the issues of known findings by fingerprint. Those in `never_worked` are left out: they
+    end every run.
     """
-    issues = {name: issue for name, issue in known.items() if name not in never_worked}
+    issues = {name: issue for name, issue in explained.items() if name not in never_worked}
     cells, earlier = now.cells, before.cells
     messages = list[str]()
     for backend, counts in now.backends().items():

@@ -33,7 +33,7 @@ class Standing(StrEnum):
 
 
 ORDER = tuple(Standing)
-KNOWN = (Standing.UNDERSTOOD, Standing.REPORTED, Standing.FIXED)
+EXPLAINED = (Standing.UNDERSTOOD, Standing.REPORTED, Standing.FIXED)
 """A ledger entry, or a triage, explains these."""
 
 DAY = len("2026-01-05")
@@ -82,9 +82,9 @@ def headline(groups: Mapping[Standing, tuple[Cause, ...]], *, alone: bool = True
     It counts causes, as the lines do that follow it. It is empty where there is nothing, and something else
     says why that means little (not `alone`).
     """
-    need, known = len(groups[Standing.UNKNOWN]), sum(len(groups[one]) for one in KNOWN)
+    need, explained = len(groups[Standing.UNKNOWN]), sum(len(groups[one]) for one in EXPLAINED)
     nothing = "No findings need you." if alone else ""
     first = f"{need} cause{'s need' if need != 1 else ' needs'} you." if need else nothing
-    subject = "" if need else " cause" if known == 1 else " causes"
-    rest = f"{known}{subject} {'are' if known != 1 else 'is'} known." if known else ""
+    subject = "" if need else " cause" if explained == 1 else " causes"
+    rest = f"{explained}{subject} {'are' if explained != 1 else 'is'} known." if explained else ""
     return " ".join(filter(None, (first, rest)))

@@ -42,6 +42,11 @@ class Ending:
         return cls(line["kind"] or "", line["needle"] or "", hangs=line["hangs"] is not None)
 
     @property
+    def is_signal(self) -> bool:
+        """Whether a signal ends the script."""
+        return self.kind in signal.Signals.__members__
+
+    @property
     def line(self) -> str:
         """The line of the docstring, escaped as in a string of Python."""
         if self.hangs:
@@ -56,7 +61,7 @@ class Ending:
         """
         if self.hangs:
             return False
-        if self.kind in signal.Signals.__members__:
+        if self.is_signal:
             own, of_rank = -signal.Signals[self.kind], f"terminated with signal {self.kind}"
         elif self.kind.startswith("exit status"):
             own = int(self.kind.split()[-1])

@@ -9,7 +9,6 @@ before the details: a script or a graph for which there is no room stands in a p
 
 import json
 import re
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -113,7 +112,7 @@ class Draft:
         return f"XLA aborts in {place}: {check}" if self.graph and check else self.title
 
     @property
-    def seen(self) -> str:
+    def days(self) -> str:
         """The days of the first and the last run that showed it."""
         first, last = (text.partition("T")[0] for text in (self.finding.first_seen, self.finding.last_seen))
         return f"First seen on {first}" + (f", last on {last}." if last != first else ".")
@@ -129,9 +128,9 @@ class Draft:
     def ends(self) -> str:
         """What the script does, as a verb before its output: it prints that, or dies of a signal."""
         ending = Ending.of(self.reproducer)
-        died = ending and ending.kind in signal.Signals.__members__
-        verb = " and prints" if self.printed else "."
-        return f"dies of {ending.kind}{verb}" if ending and died else "prints"
+        if ending is None or not ending.is_signal:
+            return "prints"
+        return f"dies of {ending.kind}" + (" and prints" if self.printed else ".")
 
     @property
     def _called(self) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ from difftest.findings.faults import NEWEST, KnownFault, read_faults
 from difftest.ground import made_environments
 from difftest.jobs.watch.script_states import NEEDS_GPU, variables_of
 from difftest.jobs.watch.warm_python import WarmPython, warm_python
-from difftest.jobs.watch.warm_scripts import ALONE, WARM
+from difftest.jobs.watch.warm_scripts import ALONE, WARM, warm_word
 from difftest.records.script_ending import Ending
 
 RAISES = {
@@ -59,7 +59,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], W
         def start(word: str) -> WarmPython:
             return stack.enter_context(warm_python(WARM[word], tmp_path_factory.mktemp("warm")))
 
-        yield lambda text: start(next(word for word in WARM if word in text))
+        yield lambda text: start(warm_word(text))
 
 
 @pytest.mark.slow

@@ -190,6 +190,15 @@ def test_the_tests_of_a_patch_are_left_out(home: Path, tmp_path: Path) -> None:
     assert messages[0].endswith("without test/test_code.py, which no package has")
 
 
+def test_a_module_of_one_file_is_patched_too(home: Path, tmp_path: Path) -> None:
+    of, patch = "lib/python3.11/site-packages/module.py", tmp_path / "fix.patch"
+    (home / "old" / of).write_text("def one():\n    return 2\n")
+    patch.write_text(PATCH.replace("pack/code.py", "module.py"))
+    name = replacement.environment(str(patch), "old", print)
+    assert "return 1" in (home / name / of).read_text()
+    assert "return 2" in (home / "old" / of).read_text()
+
+
 def test_a_patch_of_tests_alone_is_refused(home: Path, tmp_path: Path) -> None:
     patch = tmp_path / "fix.patch"
     patch.write_text(PATCH.replace("pack/code.py", "test/test_code.py"))

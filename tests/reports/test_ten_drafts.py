@@ -76,7 +76,7 @@ class Subject:
     nature: str = ""
     operator: str = ""
     listed: str = ""
-    packages: tuple[str, ...] = ("torch 2.9.0", "torch_xla 2.9.0")
+    packages: tuple[tuple[str, str], ...] = (("torch", "2.9.0"), ("torch_xla", "2.9.0"))
 
     @property
     def known(self) -> KnownScript | None:
@@ -90,6 +90,11 @@ def fault(name: str) -> KnownFault:
 
 def a_listed(name: str, backend: str, tracker: str, **more: object) -> Subject:
     return Subject(backend, tracker, lambda: script_of(fault(name)).text, a_case(), listed=name, **more)  # type: ignore[arg-type]
+
+
+def a_written(backend: str, tracker: str, case: Case, shown: Fault, **more: object) -> Subject:
+    """A case with the plain script of it that shows `shown`."""
+    return Subject(backend, tracker, lambda: script(case, backend, shown, "x", plain=True), case, **more)  # type: ignore[arg-type]
 
 
 def of_block() -> tuple[Case, str]:
@@ -106,13 +111,13 @@ TEN = {
         symptom=Symptom.CRASH,
         detail=f"step 0, forward, rank 0: SIGSEGV: {TRACE}",
     ),
-    "exception": Subject(
+    "exception": a_written(
         "xla_dtensor",
         "xla",
-        lambda: script(a_case(), "xla_dtensor", REFUSED, "x", plain=True),
         a_case(),
-        Symptom.EXCEPTION,
-        "step 0, forward, rank 0: RuntimeError: isFunctionalTensor",
+        REFUSED,
+        symptom=Symptom.EXCEPTION,
+        detail="step 0, forward, rank 0: RuntimeError: isFunctionalTensor",
     ),
     "annotation": a_listed(
         "two_axes_on_one_dim_on_xla",
@@ -120,11 +125,11 @@ TEN = {
         "xla",
         detail="step 0, place, 0.input: its dims are annotated to be cut into [2] pieces, expected [4]",
     ),
-    "wrong numbers": Subject(
+    "wrong numbers": a_written(
         "torch_dtensor",
         "pytorch",
-        lambda: script(CLIPPED, "torch_dtensor", UPDATE, "x", plain=True),
         CLIPPED,
+        UPDATE,
         detail="step 0, update, 0.weight: 8 / 8 elements differ, greatest 0.0133; 3e+05 x the rounding noise",
         nature="off by a constant factor",
     ),
@@ -143,30 +148,30 @@ TEN = {
         a_case(),
         detail="step 0, backward, 1.inner.weight: 3 / 144 elements differ; 12 x the rounding noise",
     ),
-    "feature": Subject(
+    "feature": a_written(
         "torch_ddp",
         "pytorch",
-        lambda: script(FEATURED, "torch_ddp", OF_FEATURE, "x", plain=True),
         FEATURED,
+        OF_FEATURE,
         detail="step 1, update, 0.weight: 8 / 8 elements differ, greatest 0.25; 3e+05 x the rounding noise",
         nature="off by a constant factor",
     ),
     "newest torch": a_listed(
-        "batch_norm_statistics_on_dtensor", "torch_dtensor@newest", "pytorch", packages=("torch 2.15.0",)
+        "batch_norm_statistics_on_dtensor", "torch_dtensor@newest", "pytorch", packages=(("torch", "2.15.0"),)
     ),
     "TorchTPU": a_listed(
         "compiled_views_on_torch_tpu",
         "tpu_compile@torch_tpu",
         "xla",
-        packages=("torch 2.15.0", "torch_tpu 0.2.0", "device CPU"),
+        packages=(("torch", "2.15.0"), ("torch_tpu", "0.2.0"), ("device", "CPU")),
     ),
-    "openxla": Subject(
+    "openxla": a_written(
         "xla_spmd",
         "openxla",
-        lambda: script(UNEVEN, "xla_spmd", ABORT, "x", plain=True),
         UNEVEN,
-        Symptom.CRASH,
-        f"step 0, backward, rank 0: SIGABRT: {CHECK}",
+        ABORT,
+        symptom=Symptom.CRASH,
+        detail=f"step 0, backward, rank 0: SIGABRT: {CHECK}",
     ),
 }
 
@@ -189,7 +194,7 @@ def finding(subject: Subject) -> Finding:
         operator=subject.operator,
         log=TRACE if subject.symptom in FAILURES else "",
         stable=(2, 2),
-        environment={**dict(each.split(" ") for each in subject.packages), "python": "3.11.7"},
+        environment={**dict(subject.packages), "python": "3.11.7"},
         evidence={"single": "agrees", "other": "agrees", "then": "loss: 1 / 2 elements differ"},
         ablations={f"change {number}": "disappears" for number in range(12)},
         conditions=("clip_norm=0.25", "batch=3"),
@@ -214,10 +219,7 @@ def drafted(subject: Subject, output: str, graph: str = MODULE) -> str:
             listed_title=known.title if known else "",
             output=output,
             ran_here=True,
-            versions=tuple(
-                (f"{name} (in the run)", release)
-                for name, _, release in (each.partition(" ") for each in subject.packages)
-            ),
+            versions=tuple((f"{name} (in the run)", release) for name, release in subject.packages),
             collected=COLLECTED,
             artifacts=("artifacts/graph0.stablehlo.txt",) if compiled else (),
             graph=graph if compiled else "",

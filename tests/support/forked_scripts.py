@@ -14,7 +14,7 @@ from difftest.ground.inherited import by_scripts
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.filing.script_runs import SECONDS, ScriptRun, concluded, without_gloo
 from difftest.jobs.watch.warm_python import WarmPython, warm_python
-from difftest.jobs.watch.warm_scripts import WARM
+from difftest.jobs.watch.warm_scripts import WARM, warm_word
 
 _at_exit = ExitStack()
 atexit.register(_at_exit.close)
@@ -31,8 +31,7 @@ def forked(text: str) -> tuple[int, str]:
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        python = _warm(next(word for word in WARM if word in text))
-        status, output = python.run(file, math.ceil(SECONDS))
+        status, output = _warm(warm_word(text)).run(file, math.ceil(SECONDS))
         return status, without_gloo(output)
 
 

@@ -17,7 +17,7 @@ with torch.autocast("cpu", torch.bfloat16):
     output = model(rows)
 output.float().sum().backward()
 gradient = model[1].weight.grad
-said = gradient._spec.tensor_meta.dtype  # what DTensor's rules read
+declared = gradient._spec.tensor_meta.dtype  # what DTensor's rules read
 held = gradient.to_local().dtype
-print(f"expected {held}, as the local tensor is, actual {said}")
+print(f"expected {held}, as the local tensor is, actual {declared}")
 torch.optim.Adam(model.parameters()).step()

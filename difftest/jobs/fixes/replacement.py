@@ -87,7 +87,7 @@ def _of_patch(file: Path, over: str, say: Callable[[str], None]) -> str:
         msg = f"patch {str(file)!r} changes {names}; allowed: Python files of packages"
         raise UsageError(msg)
     packages = _packages(_root(over))
-    others = [name for name in patched if not (packages / Path(name).parts[0]).is_dir()]
+    others = [name for name in patched if not (packages / Path(name).parts[0]).exists()]
     if len(others) == len(patched):
         msg = f"patch {str(file)!r} changes no file of a package in {packages}, only {', '.join(patched)}"
         raise UsageError(msg)

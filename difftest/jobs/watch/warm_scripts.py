@@ -33,6 +33,11 @@ WARM_SECONDS = 60
 """The longest that a script may take in a fork; one that takes longer runs alone, which has more time."""
 
 
+def warm_word(text: str) -> str:
+    """The word of `WARM` that counts for a script."""
+    return next(word for word in WARM if word in text)
+
+
 class WarmScripts:
     """The scripts of one Python, with the variables that all of them have."""
 
@@ -57,7 +62,7 @@ class WarmScripts:
         """What the script says in a fork of a warm Python; None where it needs one of its own."""
         if any(word in script.text for word in ALONE):
             return None
-        word = next(word for word in WARM if word in script.text)
+        word = warm_word(script.text)
         if word not in self._warm:
             self._warm[word] = self._stack.enter_context(
                 warm_python(WARM[word], self._folder, self._python, {**by_scripts(), **self._variables})
