@@ -1,6 +1,8 @@
 """Collectives that gradients go through: sums are right, and the greatest of ranks is the known fault."""
 
+import msgspec
 import pytest
+from installed_packages import needs
 from real_runs import agrees, oracle_trace
 from sharded_cases import a_sharded_case
 
@@ -15,7 +17,7 @@ from difftest.judge.comparator import compare
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 PAIR = Mesh((("dp", 2),))
 
@@ -39,7 +41,7 @@ def test_gradients_of_sums_and_moves_are_those_of_one_device(operation: str) -> 
 
 def test_the_gradient_of_the_greatest_over_ranks_is_wrong_which_is_known() -> None:
     case = through(operation="all_reduce", reduction="max")
-    case = Case.from_json(case.to_json().replace(b'"path":"data_parallel"', b'"path":"learned_collectives"'))
+    case = msgspec.structs.replace(case, path="learned_collectives")
     outcome = sandbox.run(case, "torch_ddp")
     first = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences[0]
     assert first.check == "gradients"

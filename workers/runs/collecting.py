@@ -20,6 +20,7 @@ from workers.runs import sketching
 from workers.runs.owned import Range
 from workers.runs.placing import Batch, Placed, placed
 from workers.runs.sketching import Signs
+from workers.torch.arrays import as_array
 
 LOSS, DIGEST = "loss", "digest"
 """Kinds of rows that are no tensor's: a number, and three hashes in six halves."""
@@ -142,7 +143,7 @@ class Collected:
     def take_arrays(self) -> dict[str, Floats]:
         """The whole tensors, on the host."""
         arrays, self.arrays = self.arrays, {}
-        return {name: _numpy(array.cpu()) for name, array in arrays.items()}
+        return {name: as_array(array.cpu()) for name, array in arrays.items()}
 
 
 def _padded(numbers: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
@@ -161,13 +162,6 @@ def _on_host(rows: Sequence[Tensor]) -> list[Floats]:
         matrix = torch.stack([rows[index] for index in indices]).cpu().to(torch.float64).numpy()
         host |= dict(zip(indices, matrix, strict=True))
     return [host[index] for index in range(len(rows))]
-
-
-def _numpy(array: Tensor) -> Floats:
-    """Numpy's array; bfloat16, which it does not have, as float32."""
-    small = array.dtype.is_floating_point and array.dtype.itemsize <= 2  # noqa: PLR2004  bytes
-    result: Floats = (array.float() if small and array.dtype != torch.float16 else array).numpy()
-    return result
 
 
 def scaled(row: Floats, factor: float) -> Floats:

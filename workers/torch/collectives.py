@@ -15,7 +15,7 @@ from torch import Tensor, distributed
 
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
-from workers.torch import learned_collectives
+from workers.torch.learned_collectives import carried_out, reduction
 from workers.training import operators
 from workers.training.memory import laid_out
 from workers.training.parcels import packed, unpacked
@@ -41,7 +41,7 @@ def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Te
 
     def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
         if spec.learned is not msgspec.UNSET:
-            return learned_collectives.carried_out(tensor, spec, mesh.get_group(spec.axis))
+            return carried_out(tensor, spec, mesh.get_group(spec.axis))
         with torch.no_grad():  # on the batch: nothing before it learns
             parcels = [_laid_out(parcel, spec) for parcel in packed(tensor, spec)]
             return unpacked(_dispatch(parcels, spec, mesh.get_group(spec.axis))) * spec.factor
@@ -70,19 +70,11 @@ def _laid_out(parcel: Tensor, spec: Collective) -> Tensor:
     return laid_out(parcel, "strided") if spec.memory == "strided" else parcel
 
 
-def _reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
-    return {
-        "sum": distributed.ReduceOp.SUM,
-        "max": distributed.ReduceOp.MAX,
-        "min": distributed.ReduceOp.MIN,
-    }[spec.reduction]
-
-
 def _all_reduce(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
     if spec.form == "list":
-        distributed.all_reduce_coalesced(parcels, op=_reduction(spec), group=group)
+        distributed.all_reduce_coalesced(parcels, op=reduction(spec), group=group)
     else:
-        distributed.all_reduce(parcels[0], op=_reduction(spec), group=group)
+        distributed.all_reduce(parcels[0], op=reduction(spec), group=group)
     return parcels
 
 
@@ -107,9 +99,9 @@ def _all_gather(parcel: Tensor, spec: Collective, group: distributed.ProcessGrou
 def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     own = _laid_out(torch.empty_like(parcel[:1]), spec)
     if spec.form == "list":
-        distributed.reduce_scatter(own, list(parcel.split(1)), op=_reduction(spec), group=group)
+        distributed.reduce_scatter(own, list(parcel.split(1)), op=reduction(spec), group=group)
     else:
-        distributed.reduce_scatter_tensor(own, parcel, op=_reduction(spec), group=group)
+        distributed.reduce_scatter_tensor(own, parcel, op=reduction(spec), group=group)
     return own
 
 
@@ -124,7 +116,7 @@ def _all_to_all(parcel: Tensor, spec: Collective, group: distributed.ProcessGrou
 
 def _reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     """What the first rank gets; what the others are left with is not defined, and counts as zeros."""
-    distributed.reduce(parcel, op=_reduction(spec), group=group, group_dst=0)
+    distributed.reduce(parcel, op=reduction(spec), group=group, group_dst=0)
     return parcel if group.rank() == 0 else torch.zeros_like(parcel)
 
 

@@ -21,7 +21,8 @@ def carried_out(tensor: Tensor, spec: Collective, group: distributed.ProcessGrou
     return unpacked([called(parcel, spec, group) for parcel in packed(tensor, spec)]) * spec.factor
 
 
-def _operation(spec: Collective) -> distributed.ReduceOp.RedOpType:
+def reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
+    """The reduction as process groups take it."""
     operations = distributed.ReduceOp
     return {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}[spec.reduction]
 
@@ -31,7 +32,7 @@ def _first(group: distributed.ProcessGroup) -> int:
 
 
 def _all_reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    return cast("Tensor", _nn.all_reduce(parcel, op=_operation(spec), group=group))
+    return cast("Tensor", _nn.all_reduce(parcel, op=reduction(spec), group=group))
 
 
 def _all_gather(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
@@ -40,7 +41,7 @@ def _all_gather(parcel: Tensor, _spec: Collective, group: distributed.ProcessGro
 
 def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     own, parts = torch.empty_like(parcel[:1]), list(parcel.split(1))
-    return cast("Tensor", _nn.reduce_scatter(own, parts, op=_operation(spec), group=group))
+    return cast("Tensor", _nn.reduce_scatter(own, parts, op=reduction(spec), group=group))
 
 
 def _all_to_all(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
@@ -52,7 +53,7 @@ def _broadcast(parcel: Tensor, _spec: Collective, group: distributed.ProcessGrou
 
 
 def _reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    reduced = cast("Tensor", _nn.reduce(parcel, _first(group), op=_operation(spec), group=group))
+    reduced = cast("Tensor", _nn.reduce(parcel, _first(group), op=reduction(spec), group=group))
     return reduced if group.rank() == 0 else reduced * 0.0
 
 

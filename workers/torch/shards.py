@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from difftest.ground.errors import UsageError
 from difftest.runs.checkpoint import About, Array
+from workers.torch.arrays import as_array
 
 Indices: TypeAlias = tuple[Any, ...]
 """The elements of a whole tensor that a shard has: those along each dim, as slices or arrays."""
@@ -72,17 +72,3 @@ def about(tensor: Tensor, shape: Sequence[int] | None = None) -> About:
     return About(
         shape=tuple(tensor.shape if shape is None else shape), dtype=str(tensor.dtype).removeprefix("torch.")
     )
-
-
-def as_array(tensor: Tensor) -> Array:
-    """Numpy's array of a tensor; dtypes that numpy lacks as float32, quantized numbers as what they mean."""
-    tensor = tensor.detach()
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    if tensor.layout != torch.strided:
-        tensor = tensor.to_dense()
-    small = tensor.dtype.is_floating_point and tensor.dtype.itemsize <= 2  # noqa: PLR2004  bytes
-    array: Array = (
-        (tensor.float() if small and tensor.dtype != torch.float16 else tensor).resolve_conj().numpy()
-    )
-    return array
