@@ -95,13 +95,9 @@ class Campaign:
 
     def running(self, case: Case) -> Mapping[str, BackendTraits]:
         """The backends that a case is compared on."""
-        if not self.references:
-            return self.backends
-        return (
-            {name: self.backends[name] for name in sorted(self.references)}
-            if is_twin(case)
-            else self.ordinary()
-        )
+        if self.references and is_twin(case):
+            return {name: self.backends[name] for name in sorted(self.references)}
+        return self.ordinary()
 
     def siblings(self, backend: str) -> tuple[str, ...]:
         """The other backends of its side."""

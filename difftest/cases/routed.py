@@ -1,10 +1,15 @@
-"""The parameters of a model that have an entry for each expert."""
+"""Experts on the ranks of a mesh: its axes, and the parameters that have an entry for each expert."""
 
 from collections.abc import Mapping
 
+from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.routed_experts import HIDDEN_DIMS, RoutedExperts
+from difftest.cases.layout import Shard
 from difftest.cases.model import Model
+
+EXPERTS, SHARDS, TENSOR = "ep", "dp_shard", "tp"
+"""The ranks of the first axis have some experts each, and the other axes cut their matrices."""
 
 
 def routed(model: Model) -> Mapping[str, int]:
@@ -15,3 +20,9 @@ def routed(model: Model) -> Mapping[str, int]:
         if isinstance(layer, RoutedExperts)
         for name, dim in HIDDEN_DIMS.items()
     }
+
+
+def shards_others(case: Case) -> bool:
+    """Whether what is not an expert is sharded over `ep`."""
+    own, axis = routed(case.model), case.layout.mesh.names.index(EXPERTS)
+    return any(isinstance(at[axis], Shard) for name, at in case.layout.parameters.items() if name not in own)

@@ -12,8 +12,8 @@ from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import by_structure, require_names
 from difftest.runs.comparison import DIFFER, EQUAL, LOSS, UNDECIDED, Comparison, Place, Point
-from difftest.runs.distances import FORWARD, GROWTH, UNITS, Distances, Off, coarse, coarsest
-from difftest.runs.hints import CLOSE, candidates, factor, hints
+from difftest.runs.distances import COARSE, FORWARD, GROWTH, UNITS, Distances, Off
+from difftest.runs.hints import CLOSE, candidates, factor, hints, nearest
 from difftest.runs.read import Run, read
 from difftest.runs.settings import another_order, differences, different_data
 
@@ -73,7 +73,8 @@ class _Walk:
 
     def result(self) -> Comparison:
         """The comparison."""
-        if dtype := coarse(*self._runs):
+        if self._distances.unit >= COARSE:
+            dtype = self._distances.coarsest
             self._note(f"Rounding is that of {dtype}, the coarsest dtype of both runs.")
         steps = sorted({*self._runs[0].steps} & {*self._runs[1].steps})
         for step in steps:
@@ -153,8 +154,8 @@ class _Walk:
             return offs
         usual = float(np.median(measured))
         alike = all(one is not None and abs(one / usual - 1) < CLOSE for one in times)
-        size = next((size for size in candidates(self._runs) if abs(usual / size - 1) < CLOSE), None)
-        if not alike or size is None:
+        size, _ = nearest(usual, candidates(self._runs))
+        if not alike or not size:
             return offs
         self._note(f"Gradients of outputs are {size:g} times as large in {self._runs[1].name} by convention.")
         return [_divided(off, size) if off in outputs else off for off in offs]
@@ -244,7 +245,7 @@ class _Walk:
     def _widened(self, step: int) -> float:
         """How far rounding may part the losses of a step; it never shrinks again."""
         one, two = self._losses(step)
-        unit = coarsest(*self._runs)
+        unit = self._distances.unit
         size = max((abs(loss) for loss in (one, two) if math.isfinite(loss)), default=0.0)
         if self._noise:
             apart = [

@@ -101,7 +101,8 @@ class Off:
 class Distances:
     """Measures steps one after another, from the first on.
 
-    Where the samples are `reordered`, tensors with a row for each sample are not compared.
+    Where the samples are `reordered`, tensors with a row for each sample are not compared. `coarsest` is the
+    dtype of the greatest rounding in both runs.
     """
 
     first: Run
@@ -111,12 +112,17 @@ class Distances:
     exact: bool
     reordered: bool = False
     skipped: Counter[str] = field(default_factory=Counter)
+    coarsest: str = field(init=False)
     _worst: dict[str, float] = field(default_factory=dict)
     _before: dict[Key, Whole] = field(default_factory=dict)
-    _coarsest: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._coarsest = coarsest(self.first, self.second)
+        self.coarsest = _coarsest(self.first, self.second)
+
+    @property
+    def unit(self) -> float:
+        """The unit in the last place of the coarsest dtype."""
+        return EPSILON.get(self.coarsest, 0.0)
 
     def of(self, step: int) -> list[Off]:
         """Every tensor of a step that both runs have, in the order in which it is computed."""
@@ -210,7 +216,7 @@ class Distances:
             noise = max(float(np.sqrt(np.mean(squares))) if squares else 0.0, unit * one.norm)
             return noise, THRESHOLD * noise
         if key[0] != layout.START:
-            unit = max(unit, self._coarsest)
+            unit = max(unit, self.unit)
         units = UNITS[key[0]] * (OF_COARSE if unit >= COARSE else 1.0)
         scale = max(one.norm, LEAST_SCALE * typical)
         share = max(units * unit, GROWTH * self._worst.get(key[0], 0.0))
@@ -229,16 +235,10 @@ class Distances:
                 self._worst[off.key[0]] = max(self._worst.get(off.key[0], 0.0), share)
 
 
-def coarsest(*runs: Run) -> float:
-    """The unit in the last place of the coarsest tensors that runs compute, which the others come from."""
+def _coarsest(*runs: Run) -> str:
+    """The coarsest dtype of the tensors that runs compute, which the others come from."""
     tensors = (one for run in runs for one in run.ranks[0].tensors.values() if one.kind != layout.INPUT)
-    return max((EPSILON.get(one.dtype, 0.0) for one in tensors), default=0.0)
-
-
-def coarse(*runs: Run) -> str:
-    """The coarsest dtype that runs compute in, if it is one of 16 bits or fewer; else empty."""
-    unit = coarsest(*runs)
-    return next((dtype for dtype, own in EPSILON.items() if own == unit >= COARSE), "")
+    return max((one.dtype for one in tensors), key=lambda dtype: EPSILON.get(dtype, 0.0), default="")
 
 
 def distance(one: Whole, two: Whole) -> float:

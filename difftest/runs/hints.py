@@ -62,9 +62,9 @@ def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
     words = ("the number of ranks", "the number of data-parallel ranks", "the number of micro-batches")
     for index in (1, 2, 0):
         for which, own in enumerate(sizes):
-            name = f"{words[index]} of {runs[which].name}"
-            causes.setdefault(float(own[index]), name)
             if own[index]:
+                name = f"{words[index]} of {runs[which].name}"
+                causes.setdefault(float(own[index]), name)
                 causes.setdefault(1 / own[index], f"one divided by {name}")
     for run in runs:
         for axis in filter(None, run.environment.settings.get("mesh", "").split(", ")):
@@ -75,6 +75,11 @@ def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
     return causes
 
 
+def nearest(times: float, causes: Mapping[float, str]) -> tuple[float, str]:
+    """The first cause whose factor `times` is close to, with its words; 0 and empty where there is none."""
+    return next(((size, words) for size, words in causes.items() if abs(times / size - 1) < CLOSE), (0.0, ""))
+
+
 def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
     first = next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
     times = factor(first.first.sketch, first.second.sketch) if first else None
@@ -83,7 +88,7 @@ def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tupl
     one, two = first.first.sketch, first.second.sketch
     if np.linalg.norm(two - times * one) > EXPLAINED * np.linalg.norm(two - one):
         return []
-    near = next((words for size, words in candidates(runs).items() if abs(times / size - 1) < CLOSE), "")
+    _, near = nearest(times, candidates(runs))
     sentences = [f"It is {times:.4g} times as large in {runs[1].name}" + (f": {near}." if near else ".")]
     if near and place.kind in (layout.GRADIENT, layout.OUTPUT_GRADIENT):
         sentences.append("A sum in place of a mean over ranks or micro-batches (or the reverse) does this.")
@@ -142,21 +147,16 @@ def _coarse(place: Place, settings: Sequence[Setting], begin: int) -> list[str]:
 def _loss(place: Place, offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
     if place.kind != LOSS:
         return []
-    right = (
-        "Every output is right"
-        if any(off.key[0] == layout.OUTPUT for off in offs)
-        else "Nothing before it is off"
-    )
+    outputs = any(off.key[0] == layout.OUTPUT for off in offs)
+    right = "Every output is right" if outputs else "Nothing before it is off"
+    sentences = [f"{right}: look at the labels (shift, padding), the loss's reduction and its scaling."]
     one, two = (run.loss(place.step) for run in runs)
     times = two / one if one else 0.0
-    causes = candidates(runs) | _samples(runs)
-    near = next((words for size, words in causes.items() if times and abs(times / size - 1) < CLOSE), "")
-    scaled = f"The loss is {times:.4g} times as large in {runs[1].name}: {near}. " if near else ""
-    summed = "A sum in place of a mean (or the reverse) does this." if near else ""
-    return [
-        *([scaled + summed] if near else []),
-        f"{right}: look at the labels (shift, padding), the loss's reduction and its scaling.",
-    ]
+    _, near = nearest(times, candidates(runs) | _samples(runs))
+    if near:
+        scaled = f"The loss is {times:.4g} times as large in {runs[1].name}: {near}."
+        sentences.insert(0, f"{scaled} A sum in place of a mean (or the reverse) does this.")
+    return sentences
 
 
 def _samples(runs: tuple[Run, Run]) -> dict[float, str]:

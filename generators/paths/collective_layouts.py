@@ -7,10 +7,9 @@ import functools
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.linear import Linear
-from difftest.cases.layout import Layout, Mesh
+from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from generators.layers.collective import strided
 from generators.models import Purpose
@@ -25,17 +24,10 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
+meshes = collectives.meshes
+purposes = collectives.purposes
+layouts = collectives.layouts
 completed = as_drawn
-
-
-def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
-    """Those of collectives."""
-    return collectives.meshes(max_world_size=max_world_size)
-
-
-def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
-    """Those of collectives."""
-    return collectives.purposes(mesh=mesh)
 
 
 @functools.cache
@@ -50,8 +42,3 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
         Linear(inputs=first.outputs, outputs=outputs, bias=draw(st.booleans())),
     )
     return Model(layers=layers)
-
-
-def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """Those of collectives."""
-    return collectives.layouts(model=model, mesh=mesh)

@@ -21,7 +21,7 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Replication, Start
-from difftest.cases.routed import routed
+from difftest.cases.routed import EXPERTS, SHARDS, TENSOR, routed
 from difftest.cases.wrapping import Dispatch
 from generators import layouts as places
 from generators import training
@@ -41,7 +41,6 @@ TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
 
-EXPERTS, SHARDS, TENSOR = "ep", "dp_shard", "tp"
 AXES = ((6, (EXPERTS,)), (3, (SHARDS, EXPERTS)), (2, (EXPERTS, TENSOR)), (1, (SHARDS, EXPERTS, TENSOR)))
 MOST_ROUTED = 32
 """Rows, over all positions: the oracle sends one after another."""

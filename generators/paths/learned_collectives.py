@@ -14,7 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
-from difftest.cases.layout import Layout, Mesh
+from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from generators.layers.collective import learned
 from generators.models import Purpose
@@ -29,16 +29,9 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
-
-
-def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
-    """Those of collectives."""
-    return collectives.meshes(max_world_size=max_world_size)
-
-
-def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
-    """Those of collectives."""
-    return collectives.purposes(mesh=mesh)
+meshes = collectives.meshes
+purposes = collectives.purposes
+layouts = collectives.layouts
 
 
 @functools.cache
@@ -63,8 +56,3 @@ def completed(*, case: Case) -> SearchStrategy[Case]:
         return st.just(case)
     data = msgspec.structs.replace(case.data, regime="normal")
     return st.just(msgspec.structs.replace(case, data=data, dtype="float32"))
-
-
-def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """Those of collectives."""
-    return collectives.layouts(model=model, mesh=mesh)

@@ -15,6 +15,7 @@ from difftest.cases.layers.redistribute import SPELLED, Redistribute
 from difftest.cases.layers.routed_experts import RoutedExperts
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
+from difftest.cases.routed import shards_others
 from difftest.cases.script_values import python
 from difftest.judge.stage import Stage
 from reports.reproducer import features, literals, spelling
@@ -154,6 +155,11 @@ class Script:
         """Whether any experts have a `capacity`, a `shared` expert or a `router`."""
         layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, RoutedExperts)]
         return any(bool(getattr(one, part)) for one in layers)
+
+    @property
+    def shards_around_experts(self) -> bool:
+        """Whether what is not an expert is sharded over `ep`."""
+        return shards_others(self.case)
 
     @property
     def extras(self) -> bool:

@@ -13,7 +13,7 @@ from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
 from difftest.cases.layer import Layer
 from difftest.cases.layout import Placements, Shard
-from difftest.cases.routed import routed
+from difftest.cases.routed import SHARDS, routed
 from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
 
@@ -245,22 +245,15 @@ def placed_experts(case: Case) -> Mapping[str, str]:
 
 def axes_of_experts(case: Case) -> tuple[str, ...]:
     """The axes over which experts are DTensors before any wrapper shards them."""
-    return tuple(axis for axis in case.layout.mesh.names if axis != "dp_shard")
+    return tuple(axis for axis in case.layout.mesh.names if axis != SHARDS)
 
 
 def sharded_experts(case: Case) -> Mapping[str, tuple[int, int]]:
     """The modules of experts by path, and the dims along which `dp_shard` cuts both their parameters."""
-    at = case.layout.mesh.names.index("dp_shard")
+    at = case.layout.mesh.names.index(SHARDS)
     dims = {name: getattr(case.layout.parameters[name][at], "dim", 0) for name in routed(case.model)}
     paths = dict.fromkeys(name.rpartition(".")[0] for name in dims)
     return {path: (dims[f"{path}.rising"], dims[f"{path}.falling"]) for path in paths}
-
-
-def shards_around_experts(case: Case) -> bool:
-    """Whether what is not an expert is sharded over `ep`."""
-    own, axis = routed(case.model), case.layout.mesh.names.index("ep")
-    others = (at for name, at in case.layout.parameters.items() if name not in own)
-    return any(isinstance(at[axis], Shard) for at in others)
 
 
 def docstring(text: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from machines import FakeCluster, Machine, always
+from machines import SIDES, FakeCluster, Machine, always, backend
 from samples import tensor_parallel_case
 
 from difftest import cli
@@ -12,6 +12,7 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.options import Replication, Spelling
 from difftest.cases.resets import PLAIN_STEPS, STRIDES, plain, resets
+from difftest.cases.twins import no_twin
 from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.case_source import Drawing
@@ -35,8 +36,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return cluster
 
 
-def campaign(out: Path) -> Result:
-    arguments = ["run", "--out", str(out), "--cases", str(len(CASES)), "--fail-on", "infra"]
+def campaign(out: Path, *options: str) -> Result:
+    arguments = ["run", "--out", str(out), "--cases", str(len(CASES)), "--fail-on", "infra", *options]
     return CliRunner().invoke(cli.difftest, arguments, standalone_mode=False)
 
 
@@ -94,6 +95,17 @@ def test_two_backends_share_a_control(cluster: FakeCluster, tmp_path: Path) -> N
     cluster.machine = Machine(spmd=trained, ddp=trained)
     assert campaign(tmp_path).exception is None
     assert sorted(line.backend for line in controls(tmp_path)) == ["ddp", "spmd"]
+
+
+def test_the_twin_of_a_case_is_no_control(cluster: FakeCluster, tmp_path: Path) -> None:
+    reference = backend("definition")
+    reference.unsupported = no_twin
+    cluster.backends = {"numpy": reference, **{name: backend(side) for name, side in SIDES.items()}}
+    cluster.references = frozenset({"numpy"})
+    cluster.machine = Machine(spmd=trained)
+    arguments = ("--references-every", "1")
+    assert campaign(tmp_path, *arguments).exception is None
+    assert [(line.backend, line.case) for line in controls(tmp_path)] == [("spmd", plain(CASES[0]).id)]
 
 
 def test_the_plain_form_has_no_option_and_few_steps_of_plain_numbers() -> None:

@@ -290,6 +290,16 @@ def test_a_small_factor_is_named_and_not_taken_for_coarse_rounding(first: Path, 
     assert not any("bfloat16" in hint for hint in hints)
 
 
+def test_runs_whose_model_was_not_called_are_compared_by_what_they_have(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", RUN, microbatches=0)
+    doubled = [
+        {**tensors, (layout.GRADIENT, "embed.weight"): tensors[layout.GRADIENT, "embed.weight"] * 2}
+        for tensors in RUN
+    ]
+    found = difftest.compare(first, write(tmp_path / "b", doubled, microbatches=0))
+    assert found.hints[0] == f"It is 2 times as large in {tmp_path / 'b'}."
+
+
 def test_a_loss_that_is_summed_is_named_by_the_samples_of_a_rank(first: Path, tmp_path: Path) -> None:
     second = write(tmp_path / "second", noisy(RUN, 1e-7), losses=[8.0, 7.6, 7.2])
     found = difftest.compare(first, second)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import command
+from command_line import Result, command
 from pages import ROOT
 from sample_runs import noisy, training, write
 
@@ -88,6 +88,13 @@ def interpreters(
     return requested
 
 
+def search(pair: Sequence[Path], folder: Path, guilty: str, *options: str) -> Result:
+    """What the command says of a script that differs with the package `guilty`."""
+    script = folder / "script.py"
+    script.write_text(SCRIPT.format(guilty=guilty))
+    return command("compare", *pair, "--by", "release", "--script", str(script), *options)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("guilty", "label"),
@@ -101,9 +108,7 @@ def test_the_guilty_package_is_named(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guilty: str, label: str
 ) -> None:
     requested = interpreters(monkeypatch, tmp_path)
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(guilty=guilty))
-    done = command("compare", *pair, "--by", "release", "--script", str(script))
+    done = search(pair, tmp_path, guilty)
     assert done.status == 1
     assert f"The difference comes with {label}." in done.output
     assert all(("heavy==2.15.0" in one) == ("heavy-kernels==2.15.0" in one) for one in requested)
@@ -115,9 +120,7 @@ def test_packages_that_change_only_together_are_named_together(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreters(monkeypatch, tmp_path, refused=("alpha==1.1", "heavy==2.15.0"))
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(guilty="heavy==2.15.0"))
-    done = command("compare", *pair, "--by", "release", "--script", str(script), "--json")
+    done = search(pair, tmp_path, "heavy==2.15.0", "--json")
     release = json.loads(done.output[done.output.index("{") :])["release"]
     assert release["suspects"] == ["alpha 1.0 -> 1.1", "heavy 2.9.0 -> 2.15.0 (with heavy-kernels)"]
     assert release["answers"]["alpha 1.0 -> 1.1"] == "untold"
@@ -128,11 +131,8 @@ def test_a_difference_that_no_package_brings_is_said_to_be_none(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreters(monkeypatch, tmp_path)
-    script = tmp_path / "script.py"
     for guilty, says in (("same==1.0", "packages already"), ("none", "are not the cause")):
-        script.write_text(SCRIPT.format(guilty=guilty))
-        done = command("compare", *pair, "--by", "release", "--script", str(script))
-        assert says in done.output
+        assert says in search(pair, tmp_path, guilty).output
 
 
 def test_changes_are_grouped_by_what_pins_them(pair: tuple[Path, Path]) -> None:
@@ -162,9 +162,7 @@ def test_a_package_whose_environment_gives_no_answer_is_named_for_the_second_run
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpreters(monkeypatch, tmp_path, refused=("omega==6.0", "never"))
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(guilty="omega==6.0"))
-    done = command("compare", *pair, "--by", "release", "--script", str(script))
+    done = search(pair, tmp_path, "omega==6.0")
     assert "The difference comes with omega 5.0 -> 6.0." in done.output
     assert "no answer up to omega 5.0 -> 6.0: these versions do not work together" in done.output
 

@@ -1,13 +1,10 @@
 """The families in `examples/`: each agrees with the reference on one backend of each side."""
 
 import pytest
-from real_runs import oracle_trace
+from real_runs import compared
 from rooms import ROOT
 
-from difftest.judge.comparator import compare
 from generators import own
-from workers import backends
-from workers.isolate import sandbox
 from workers.isolate.described import described
 
 HOST = {
@@ -28,8 +25,7 @@ def test_a_family_agrees_on_both_sides(family: str, backend: str, monkeypatch: p
     monkeypatch.chdir(ROOT / "examples")
     description = described(f"{family}.py:build", ())
     case = own.case_at(description, 0, 0, wanted=("data_parallel",), max_world_size=2)
-    side = backends.load(backend).SIDE
-    comparison = compare(case, backend, side, oracle_trace(case), sandbox.run(case, backend))
+    comparison = compared(case, backend)
     fallback = HOST.get((family, backend))
     if fallback is None:
         assert comparison.verdict == "agree", comparison

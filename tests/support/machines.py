@@ -3,6 +3,7 @@
 Machines that compute correctly or wrongly as requested, campaigns on them, and a cluster for nightly runs.
 """
 
+import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -159,18 +160,20 @@ class FakeCluster:
     """A stand-in for the cluster of nightly runs: one machine, and cases that depend on the seed.
 
     If `killed` is set, the run ends by KeyboardInterrupt before it announces anything. `backends` are those
-    of `SIDES` where None.
+    of `SIDES` where None, and `references` those of them that run twins alone.
     """
 
     def __init__(self) -> None:
         self.machine = Machine(spmd=sharded_after_the_first)
         self.killed = False
         self.backends: Mapping[str, SimpleNamespace] | None = None
+        self.references = frozenset[str]()
 
     @contextmanager
     def campaign(self, request: CampaignRequest, corpus: Corpus, _ledger: Ledger) -> Iterator[Campaign]:
         """Replaces `campaign_on_cluster` for a nightly run."""
-        yield a_campaign(corpus.root, self.machine, self.backends, name=define(request).name)
+        campaign = a_campaign(corpus.root, self.machine, self.backends, name=define(request).name)
+        yield dataclasses.replace(campaign, references=self.references)
         if self.killed:
             raise KeyboardInterrupt
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import pytest
 from rooms import ROOT
 
 from difftest.cases.case import Case, Data, Training
@@ -15,7 +16,8 @@ from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.ground import sources
-from workers.isolate.zygotes import environment
+from workers.isolate import zygotes
+from workers.isolate.described import described
 
 DOCUMENTED = re.search(
     r"```python\n(# model\.py\n.*?)```", (ROOT / "docs" / "own-model.md").read_text(), re.DOTALL
@@ -47,9 +49,19 @@ def descriptions(folder: Path, named: Sequence[str], meshes: Sequence[Mesh]) -> 
     """
     out, program = folder / "described.jsonl", DESCRIBES.replace("{meshes}", repr(tuple(meshes)))
     command = [sys.executable, "-P", "-c", program, str(out), *named]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=zygotes.environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return [msgspec.json.decode(line, type=Answer) for line in out.read_bytes().splitlines()]
+
+
+def described_in(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Description:
+    """What is known of a source in a folder, which becomes the working directory, with zygotes of its own."""
+    written(folder, text)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
+    return described("model.py:build", (Mesh((("dp", 2),)),))
 
 
 def documented() -> str:

@@ -12,7 +12,7 @@ from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError
-from difftest.judge.comparator import compare
+from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome, Trace
 from difftest.judge.stage import Stage
 from workers.deadlines import DEADLINE_SECONDS as RUN_SECONDS
@@ -71,8 +71,17 @@ def each_together(
 
 def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = RUN_SECONDS) -> bool:
     """Whether `outcome` agrees with the oracle's by every check; the oracle may take `deadline` seconds."""
+    return _beside_oracle(case, backend, outcome, deadline).verdict == "agree"
+
+
+def compared(case: Case, backend: str) -> Comparison:
+    """A run of the case, compared with the oracle's by every check."""
+    return _beside_oracle(case, backend, sandbox.run(case, backend))
+
+
+def _beside_oracle(case: Case, backend: str, outcome: Outcome, deadline: float = RUN_SECONDS) -> Comparison:
     side = plugins.load("workers.backends", backend).SIDE
-    return compare(case, backend, side, oracle_trace(case, deadline), outcome).verdict == "agree"
+    return compare(case, backend, side, oracle_trace(case, deadline), outcome)
 
 
 def relative_errors(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float]:

@@ -71,6 +71,7 @@ def write(  # noqa: PLR0913  what a test may want to choose
     arguments: Mapping[str, str] | None = None,
     changed: Mapping[int, Sequence[Values]] | None = None,
     packages: Mapping[str, Package] | None = None,
+    microbatches: int = 1,
 ) -> Path:
     """Writes a run. Each rank has copies, or with `cut` its rows; `changed` replaces a rank's."""
     owners = dict.fromkeys(owner for tensors in steps for kind, owner in tensors if kind in layout.PARAMETERS)
@@ -105,7 +106,13 @@ def write(  # noqa: PLR0913  what a test may want to choose
                 else given
             )
             line = Step(
-                step=step, row=0, tensors=(), loss=loss, microbatches=1, samples=4, digests=dict(share)
+                step=step,
+                row=0,
+                tensors=(),
+                loss=loss,
+                microbatches=microbatches,
+                samples=4,
+                digests=dict(share),
             )
             writer.write(line, rows)
         writer.close()

@@ -10,19 +10,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from own_models import written
+from own_models import described_in
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.localise import place
 from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.cases.layout import Mesh
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from generators import own
 from workers import backends
-from workers.isolate import sandbox, zygotes
-from workers.isolate.described import described
+from workers.isolate import sandbox
 
 pytest.importorskip("transformers", reason="needs transformers: pip install 'difftest[models]'")
 pytestmark = [pytest.mark.slow, pytest.mark.xla, pytest.mark.nightly]
@@ -280,12 +278,9 @@ def batch(generator, rows):
 }
 
 
-def found(folder: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> list[Finding]:
+def findings_of(folder: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> list[Finding]:
     """What a campaign of one case finds on a backend of each side."""
-    written(folder, fault.source)
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
-    description = described("model.py:build", (Mesh((("dp", 2),)),))
+    description = described_in(folder, monkeypatch, fault.source)
     cases = (own.case_at(description, 0, i, wanted=("data_parallel",), max_world_size=2) for i in range(99))
     case = next(one for one in cases if one.dtype == "float32" and one.world_size > 1)
     corpus = Corpus(folder / "corpus")
@@ -322,7 +317,7 @@ def test_a_fault_in_a_real_model_is_found_blamed_and_located(
 ) -> None:
     fault = FAULTS[name]
     side = "xla" if fault.blame == ON_XLA else "torch"
-    findings = [one for one in found(tmp_path, monkeypatch, fault) if one.divergence.side == side]
+    findings = [one for one in findings_of(tmp_path, monkeypatch, fault) if one.divergence.side == side]
     assert [one.blame for one in findings] == [fault.blame]
     (finding,) = findings
     if fault.tensor:

@@ -4,17 +4,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from own_models import written
+from own_models import described_in
 from real_runs import agrees, oracle_trace
 
 from difftest.cases.case import Case
-from difftest.cases.layout import Mesh
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 from generators import own
 from workers import backends
-from workers.isolate import sandbox, zygotes
-from workers.isolate.described import described
+from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -50,10 +48,7 @@ def cases_of(
     folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, *, by_rank: bool, keep: str = "pass"
 ) -> list[Case]:
     """The float32 cases of a path over two ranks, each with two steps."""
-    written(folder, SOURCE.replace("{keep}", keep))
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
-    description = described("model.py:build", (Mesh((("dp", 2),)),))
+    description = described_in(folder, monkeypatch, SOURCE.replace("{keep}", keep))
     drawn = (own.case_at(description, 0, i, wanted=(path,), max_world_size=2) for i in range(200))
     plain = (
         msgspec.structs.replace(

@@ -10,14 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from own_models import descriptions, written
-from real_runs import oracle_trace
+from real_runs import compared, oracle_trace
 
 from difftest.cases.case import Case
 from difftest.cases.described import Description
 from difftest.cases.layout import Mesh
 from difftest.ground.errors import UnsupportedError
-from difftest.ground.plugins import load
-from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Failure
 from generators import own
 from workers.isolate import sandbox
@@ -151,11 +149,6 @@ def drawn(description: Description, *, dtype: str = "float32", plain: bool = Fal
     training = msgspec.structs.replace(case.training, steps=2, accumulation=parts)
     data = msgspec.structs.replace(case.data, batch=4 * parts)
     return msgspec.structs.replace(case, training=training, data=data, features=msgspec.UNSET)
-
-
-def compared(case: Case, backend: str) -> Comparison:
-    side = load("workers.backends", backend).SIDE
-    return compare(case, backend, side, oracle_trace(case), sandbox.run(case, backend))
 
 
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])

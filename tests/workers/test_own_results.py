@@ -10,20 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from own_models import written
-from real_runs import oracle_trace
+from own_models import described_in
+from real_runs import compared, oracle_trace
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layers.own import OverRows
-from difftest.cases.layout import Mesh
 from difftest.ground.errors import UsageError
-from difftest.ground.plugins import load
-from difftest.judge.comparator import Comparison, compare
 from difftest.judge.stage import Stage
 from generators import own
-from workers.isolate import sandbox, zygotes
-from workers.isolate.described import described
 from workers.own import results
 
 pytestmark = pytest.mark.slow
@@ -164,20 +159,13 @@ def loss(output, x):
 
 
 def case_of(folder: Path, monkeypatch: pytest.MonkeyPatch, mu: str = "mu", in_no_grad: str = "pass") -> Case:
-    written(folder, VAE.replace("{mu}", mu).replace("{in_no_grad}", in_no_grad))
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
-    description = described("model.py:build", (Mesh((("dp", 2),)),))
+    source = VAE.replace("{mu}", mu).replace("{in_no_grad}", in_no_grad)
+    description = described_in(folder, monkeypatch, source)
     cases = (own.case_at(description, 0, i, wanted=("data_parallel",), max_world_size=2) for i in range(99))
     case = next(one for one in cases if one.dtype == "float32" and one.world_size > 1)
     training = msgspec.structs.replace(case.training, steps=2, accumulation=2)
     data = msgspec.structs.replace(case.data, batch=8)
     return msgspec.structs.replace(case, training=training, data=data, features=msgspec.UNSET)
-
-
-def compared(case: Case, backend: str) -> Comparison:
-    side = load("workers.backends", backend).SIDE
-    return compare(case, backend, side, oracle_trace(case), sandbox.run(case, backend))
 
 
 def test_all_outputs_and_buffers_are_compared_where_ranks_can_have_them(

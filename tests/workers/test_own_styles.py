@@ -4,17 +4,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from own_models import written
+from own_models import described_in
 from real_runs import agrees
 
 from difftest.cases.case import Case
 from difftest.cases.described import Description
-from difftest.cases.layout import Mesh, Replicate, Shard
+from difftest.cases.layout import Replicate, Shard
 from difftest.ground.errors import UsageError
 from generators import own
 from workers.backends import torch_tp
-from workers.isolate import sandbox, zygotes
-from workers.isolate.described import described
+from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -67,13 +66,6 @@ def plan(model, mesh):
 """
 
 
-def description_of(folder: Path, monkeypatch: pytest.MonkeyPatch, plan: str) -> Description:
-    written(folder, SOURCE + plan)
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
-    return described("model.py:build", (Mesh((("dp", 2),)),))
-
-
 def drawn(description: Description, path: str, ranks: int) -> Case:
     """The first case of a path that the plan gives, over so many ranks."""
     cases = (own.case_at(description, 0, i, wanted=(path,), max_world_size=ranks) for i in range(500))
@@ -90,7 +82,7 @@ def drawn(description: Description, path: str, ranks: int) -> Case:
 def test_a_plan_of_styles_or_words_says_what_it_cuts_on_which_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str, head: int | None
 ) -> None:
-    layer = description_of(tmp_path, monkeypatch, plan).layer
+    layer = described_in(tmp_path, monkeypatch, SOURCE + plan).layer
     assert layer.styled_on == (2,), "two heads are too few for four ranks"
     assert [layer.styled[f"layers.1.{name}.weight"] for name in "qkvo"] == [0, 0, 0, 1]
     assert [layer.styled[f"layers.1.{name}.bias"] for name in "qo"] == [0, None]
@@ -102,7 +94,7 @@ def test_a_plan_of_styles_or_words_says_what_it_cuts_on_which_sizes(
 def test_a_plan_agrees_alone_and_beside_data_parallelism(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, ranks: int
 ) -> None:
-    description = description_of(tmp_path, monkeypatch, STYLES)
+    description = described_in(tmp_path, monkeypatch, SOURCE + STYLES)
     case = drawn(description, path, ranks)
     assert case.layout.parameters["0.layers.0.q.weight"][-1] == Shard(0)
     assert case.layout.parameters["0.norm.weight"][-1] == Replicate()
@@ -121,14 +113,14 @@ def test_a_plan_that_is_none_or_does_not_run_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message) as refused:
-        description_of(tmp_path, monkeypatch, plan)
+        described_in(tmp_path, monkeypatch, SOURCE + plan)
     assert "\n" not in str(refused.value)
 
 
 def test_a_source_without_a_plan_is_refused_by_name_on_parallelize_module_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    description = description_of(tmp_path, monkeypatch, "")
+    description = described_in(tmp_path, monkeypatch, SOURCE)
     case = own.case_at(description, 0, 0, wanted=("tensor_parallel",), max_world_size=2)
     assert torch_tp.unsupported(case) == (
         "no plan of parallelize_module follows from placements, and the user's source has no tp_plan"

@@ -1,5 +1,6 @@
 """References of another make: definitions agree with torch where it is right, and with exact arithmetic."""
 
+import dataclasses
 import importlib
 from fractions import Fraction
 from typing import Any
@@ -8,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
+from samples import oracle
 from sharded_cases import a_sharded_case
 
 from difftest.cases import numbers
@@ -19,8 +21,18 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.model import Model
 from difftest.cases.twins import PATH, is_twin, no_twin, twin
 from difftest.ground import plugins
+from difftest.judge.stage import Stage
 from workers import backends
-from workers.references import blocks, clipping, layers, operators, optimizers, schedules
+from workers.references import (
+    blocks,
+    clipping,
+    definition,
+    layers,
+    operators,
+    optimizers,
+    passes,
+    schedules,
+)
 from workers.references.optimizers import Optimizer
 from workers.references.passes import Passes
 
@@ -88,6 +100,21 @@ def test_gradients_are_clipped_as_one_vector_and_by_value() -> None:
     assert clipping.by_norm(gradients, 1.0)["b"][0] == pytest.approx(-0.8, rel=1e-6)
     assert clipping.by_norm(gradients, 1.0, np.inf)["a"][0] == pytest.approx(0.75, rel=1e-6)
     assert clipping.by_value(gradients, 2.0) == {"a": np.array([2.0]), "b": np.array([-2.0])}
+
+
+def test_gradients_of_modules_that_a_located_run_has_are_not_clipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "lacks", lambda _case: "only updates are compared")
+    case = twin(a_sharded_case(training=Training(steps=2, clip_norm=HALF)))
+    plain = oracle(case)
+    gradient = plain.steps[0][Stage.BACKWARD, "0.weight"]
+    steps = tuple({**step, (Stage.BACKWARD, "module 0"): gradient} for step in plain.steps)
+    located = dataclasses.replace(plain, steps=steps)
+    updates = [
+        {key: tensor.pieces[0].tolist() for key, tensor in step.items() if key[0] is Stage.UPDATE}
+        for trace in (plain, located)
+        for step in definition.defined(case, trace).steps
+    ]
+    assert updates[:2] == updates[2:]
 
 
 @pytest.mark.parametrize(

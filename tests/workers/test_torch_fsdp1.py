@@ -8,6 +8,7 @@ from installed_packages import needs
 from real_runs import agrees, together
 from sharded_cases import HYBRID, S0, R, a_sharded_case
 
+from difftest.campaign.localise import MODULE, VARIABLE
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
@@ -15,7 +16,9 @@ from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from difftest.cases.options import Feature
 from difftest.cases.wrapping import Sharding
+from difftest.judge.outcome import Trace
 from workers.backends import torch_fsdp1
+from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 needs("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -62,3 +65,12 @@ def outcomes() -> dict[str, Any]:
 def test_a_case_agrees(name: str, outcomes: dict[str, Any]) -> None:
     assert torch_fsdp1.unsupported(CASES[name]) is None
     assert agrees(CASES[name], BACKEND, outcomes[name])
+
+
+def test_tensors_of_modules_have_the_names_that_they_have_in_the_oracle() -> None:
+    """Otherwise no place of a fault is known."""
+    oracle, outcome = (sandbox.run(wrapped(), name, options={VARIABLE: "1"}) for name in ("oracle", BACKEND))
+    assert isinstance(oracle, Trace)
+    assert isinstance(outcome, Trace)
+    expected, there = ({key for key in one.steps[0] if MODULE in key[1]} for one in (oracle, outcome))
+    assert there == expected != set()

@@ -8,14 +8,13 @@ their hidden width, and all else is the same on every rank.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.routed_experts import RoutedExperts
 from difftest.cases.layout import Placement, Replicate, Shard
-from difftest.cases.routed import routed
+from difftest.cases.routed import EXPERTS, SHARDS, TENSOR, routed, shards_others
 from workers import sides
 from workers.backends import torch_ddp, torch_fsdp
 from workers.torch import devices, process_groups
@@ -24,7 +23,6 @@ from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-    from torch.distributed.device_mesh import DeviceMesh
 
     from workers.training.session import Session
 
@@ -36,7 +34,6 @@ PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment
 
-EXPERTS, SHARDS, TENSOR = "ep", "dp_shard", "tp"
 MESHES = ((EXPERTS,), (SHARDS, EXPERTS), (EXPERTS, TENSOR), (SHARDS, EXPERTS, TENSOR))
 
 
@@ -114,9 +111,7 @@ def session(
         placing = _Placing(member=member)
         joined = process_groups.local_session(member, placing.place, placing.quiet)
         own = ExpertRank(mesh=member.mesh, data_axes=case.layout.batch_axes)
-        yield replace(
-            joined, operators=replace(joined.operators, route=own.route), clip=partial(_clip, placing)
-        )
+        yield replace(joined, operators=replace(joined.operators, route=own.route), clip=placing.clip)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +131,8 @@ class _Placing:
         shards = SHARDS in (mesh.mesh_dim_names or ())
         for name in routed(member.case.model):
             self._apart(module, name)
-        for holder in holders:
-            if shards:
-                self._sharded(module, holder, mesh[SHARDS])
+        for holder in holders if shards else ():
+            self._sharded(module, holder)
         self.routed.extend(parameter for holder in holders for parameter in holder.parameters())
         if not shards:
             for parameter in self.routed:
@@ -162,18 +156,12 @@ class _Placing:
         )
         module.get_submodule(path).register_parameter(own, nn.Parameter(tensor))
 
-    def _sharded(self, module: "nn.Module", holder: "nn.Module", mesh: "DeviceMesh") -> None:
+    def _sharded(self, module: "nn.Module", holder: "nn.Module") -> None:
         """Experts over `dp_shard`; each has the rows of all ranks, so its gradients are divided by them."""
         from torch.distributed.fsdp import fully_shard
-        from torch.distributed.tensor import Shard as TorchShard
 
-        dims = {
-            parameter: torch_fsdp.dim(self.member.case, name, SHARDS)
-            for name, parameter in module.named_parameters()
-        }
-        sharded = fully_shard(
-            holder, mesh=mesh, shard_placement_fn=lambda parameter: TorchShard(dims[parameter])
-        )
+        placement = torch_fsdp.placement_fn(self.member.case, module, SHARDS)
+        sharded = fully_shard(holder, mesh=self.member.mesh[SHARDS], shard_placement_fn=placement)
         sharded.set_force_sum_reduction_for_comms(True)
         sharded.set_gradient_divide_factor(float(self.member.case.layout.data_ranks))
 
@@ -188,14 +176,14 @@ class _Placing:
 
         case, mesh = self.member.case, self.member.mesh
         axes = tuple(axis for axis in (SHARDS, EXPERTS) if axis in (mesh.mesh_dim_names or ()))
-        own = {id(parameter) for parameter in self.routed}
-        names = [name for name, parameter in module.named_parameters() if id(parameter) in own]
-        if len(axes) == 1 and not _shards_dense(case):
+        own = {*self.routed}
+        names = [name for name, parameter in module.named_parameters() if parameter in own]
+        if len(axes) == 1 and not shards_others(case):
             if len(names) == len(case.layout.parameters):
                 return module
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)  # noqa: SLF001
             return torch_ddp.wrap(case, module, group=mesh.get_group(EXPERTS))
-        fully_shard(module, mesh=mesh[axes], ignored_params=None if SHARDS in axes else {*self.routed})
+        fully_shard(module, mesh=mesh[axes], ignored_params=None if SHARDS in axes else own)
         return module
 
     def quiet(
@@ -210,29 +198,21 @@ class _Placing:
             return torch_ddp.quiet(self.member.case.replication, module, last)
         return torch_fsdp.quiet(self.member.case, module, last)
 
+    def clip(self, parameters: "Iterator[nn.Parameter]", norm: float) -> None:
+        """By the norm over experts and all else, which lie on different meshes: the sum of both squares."""
+        import torch
+        from torch.distributed.tensor import DTensor
+        from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-def _shards_dense(case: Case) -> bool:
-    own = routed(case.model)
-    return any(
-        isinstance(torch_fsdp.by_axis(case, name)[EXPERTS], Shard)
-        for name in case.layout.parameters
-        if name not in own
-    )
-
-
-def _clip(placing: _Placing, parameters: "Iterator[nn.Parameter]", norm: float) -> None:
-    """By the norm over experts and all else, which lie on different meshes: the sum of both squares."""
-    import torch
-    from torch.distributed.tensor import DTensor
-    from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-
-    own = {id(parameter) for parameter in placing.routed}
-    groups: list[list[nn.Parameter]] = [[], []]
-    for parameter in parameters:
-        if parameter.grad is not None:
-            groups[id(parameter) in own].append(parameter)
-    norms = [get_total_norm([one.grad for one in group if one.grad is not None]) for group in groups if group]
-    whole = [one.full_tensor() if isinstance(one, DTensor) else one for one in norms]
-    total = torch.linalg.vector_norm(torch.stack(whole))
-    for group in groups:
-        clip_grads_with_norm_(group, norm, total)
+        own = {*self.routed}
+        groups: list[list[nn.Parameter]] = [[], []]
+        for parameter in parameters:
+            if parameter.grad is not None:
+                groups[parameter in own].append(parameter)
+        norms = [
+            get_total_norm([one.grad for one in group if one.grad is not None]) for group in groups if group
+        ]
+        whole = [one.full_tensor() if isinstance(one, DTensor) else one for one in norms]
+        total = torch.linalg.vector_norm(torch.stack(whole))
+        for group in groups:
+            clip_grads_with_norm_(group, norm, total)

@@ -3,7 +3,7 @@
 Residual blocks are gathered one at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -100,13 +100,13 @@ def session(
 
 
 def with_options(case: Case, session: "Session") -> "Session":
-    """The session of `fully_shard` with the case's options."""
+    """The session of FSDP with the case's options."""
     factor = case.sharded_by.gradient_divide_factor
-    mixed = noting_reductions(session) if of(case, mixed_precision.Options) else session
+    mixed = _noting_reductions(session) if of(case, mixed_precision.Options) else session
     return replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
 
 
-def noting_reductions(session: "Session") -> "Session":
+def _noting_reductions(session: "Session") -> "Session":
     """The session, which reports the dtypes in which gradients were added up too."""
     from workers.torch.reductions import Reductions
 
@@ -136,10 +136,9 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
         for path, axis in apart.items():
             fully_shard(module.get_submodule(path), mesh=mesh[axis], **_options(case, outermost=False))
         return module
-    dims = {
-        parameter: dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
-    }
-    how = partial(fully_shard, mesh=mesh, shard_placement_fn=partial(_placement, dims))
+    how = partial(
+        fully_shard, mesh=mesh, shard_placement_fn=placement_fn(case, module, mesh.mesh_dim_names[-1])
+    )
     there = {name for name, _ in module.named_children()}  # of a pipeline, those of a stage
     alone = (path for path in gathered_alone(case) if path.partition(".")[0] in there)
     for group in (*map(module.get_submodule, alone), module):
@@ -182,10 +181,12 @@ def dim(case: Case, name: str, axis: str) -> int:
     return placement.dim if isinstance(placement, Shard) else 0
 
 
-def _placement(dims: "dict[nn.Parameter, int]", parameter: "nn.Parameter") -> "TorchShard":
+def placement_fn(case: Case, module: "nn.Module", axis: str) -> "Callable[[nn.Parameter], TorchShard]":
+    """How `axis` shards each parameter of the model, in the form that `fully_shard` takes."""
     from torch.distributed.tensor import Shard as TorchShard
 
-    return TorchShard(dims[parameter])
+    dims = {parameter: dim(case, name, axis) for name, parameter in module.named_parameters()}
+    return lambda parameter: TorchShard(dims[parameter])
 
 
 def quiet(

@@ -69,9 +69,7 @@ def session(
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
         flat = FlatParameters(member)
         joined = process_groups.local_session(member, partial(_place, member, flat), partial(_quiet, case))
-        if of(case, mixed_precision.Options):
-            joined = torch_fsdp.noting_reductions(joined)
-        yield replace(joined, does=frozenset({torch_fsdp.MIXED}), shared=flat.shared, clip=flat.clip)
+        yield replace(torch_fsdp.with_options(case, joined), shared=flat.shared, clip=flat.clip)
 
 
 def _place(member: process_groups.Member, flat: "FlatParameters", module: "nn.Module") -> "nn.Module":

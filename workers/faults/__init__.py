@@ -95,6 +95,7 @@ def planted(  # noqa: PLR0913  the fields of a fault, by name
     reaches: Callable[[Case], bool] = any_case,
     least_gpus: int = 0,
     paths: tuple[str, ...] = (),
+    twins_of: str = "",
 ) -> Callable[[Plant], PlantedFault]:
     """Decorates a function that spoils a session: the result is a planted fault with the function's name."""
 
@@ -108,6 +109,7 @@ def planted(  # noqa: PLR0913  the fields of a fault, by name
             plant=plant,
             least_gpus=least_gpus,
             paths=paths,
+            twins_of=twins_of,
         )
 
     return decorate
@@ -158,20 +160,9 @@ def in_torch(
 
     Its cases are the twins of those of `path`.
     """
-
-    def decorate(plant: Plant) -> PlantedFault:
-        return PlantedFault(
-            name=plant.__name__,
-            about=about,
-            backends=(shows,),
-            blame=TORCH_ITSELF,
-            reaches=reaches,
-            plant=plant,
-            paths=(TWINS,),
-            twins_of=path,
-        )
-
-    return decorate
+    return planted(
+        about=about, backends=(shows,), blame=TORCH_ITSELF, reaches=reaches, paths=(TWINS,), twins_of=path
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

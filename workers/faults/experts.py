@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.routed_experts import RoutedExperts
-from difftest.cases.routed import routed
+from difftest.cases.routed import EXPERTS, TENSOR, routed
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, Plant, PlantedFault, planted
 from workers.training.expert_rows import Routed
@@ -42,7 +42,7 @@ def _of_experts(
     """As `planted`, for the cases of the path `experts` that have several ranks."""
 
     def on_ranks(case: Case) -> bool:
-        return bool(_layers(case)) and _size(case, "ep") > 1 and reaches(case)
+        return bool(_layers(case)) and _size(case, EXPERTS) > 1 and reaches(case)
 
     return planted(about=about, backends=backends, blame=blame, reaches=on_ranks, paths=("experts",))
 
@@ -52,37 +52,36 @@ def _spread(case: Case) -> bool:
     return all(layer.lean < 1.0 and layer.capacity is None for layer in _layers(case)) and case.data.batch > 2  # noqa: PLR2004  one row goes to one rank
 
 
-@_of_experts(about="the last row that a rank receives for its experts counts as zero", reaches=_spread)
-def rows_dropped(session: Session, case: Case, _rank: int) -> Session:
-    """As if there were no place for it."""
+def _of_results(case: Case, change: Callable[[Tensor], Tensor]) -> None:
+    """Changes what a rank's experts give for the rows of all ranks, in the order of the experts."""
     if case.world_size == 1:
-        return session
+        return
     from workers.torch.expert_parallel import ExpertRank
 
     right = ExpertRank._multiplied  # noqa: SLF001  where the rows of all ranks are
 
     def multiplied(rank: ExpertRank, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
-        results = right(rank, routed, rows, counts)
+        return change(right(rank, routed, rows, counts))
+
+    ExpertRank._multiplied = multiplied  # type: ignore[method-assign, assignment]  # noqa: SLF001
+
+
+@_of_experts(about="the last row that a rank receives for its experts counts as zero", reaches=_spread)
+def rows_dropped(session: Session, case: Case, _rank: int) -> Session:
+    """As if there were no place for it."""
+
+    def without_last(results: Tensor) -> Tensor:
         kept = torch.arange(len(results), device=results.device) < len(results) - 1
         return results * kept.unsqueeze(-1)
 
-    ExpertRank._multiplied = multiplied  # type: ignore[method-assign, assignment]  # noqa: SLF001
+    _of_results(case, without_last)
     return session
 
 
 @_of_experts(about="the results of a rank's experts come back one place further", reaches=_spread)
 def results_unsorted(session: Session, case: Case, _rank: int) -> Session:
     """The last result stands first."""
-    if case.world_size == 1:
-        return session
-    from workers.torch.expert_parallel import ExpertRank
-
-    right = ExpertRank._multiplied  # noqa: SLF001  where the rows of all ranks are
-
-    def multiplied(rank: ExpertRank, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
-        return right(rank, routed, rows, counts).roll(1, 0)
-
-    ExpertRank._multiplied = multiplied  # type: ignore[method-assign, assignment]  # noqa: SLF001
+    _of_results(case, lambda results: results.roll(1, 0))
     return session
 
 
@@ -128,7 +127,7 @@ def stale_experts(session: Session, case: Case, rank: int) -> Session:
 @_of_experts(
     about="what the ranks over tp compute of a row's gradient is not added up",
     reaches=lambda case: (
-        _size(case, "tp") > 1 and _spread(case) and len(case.model.parameters()) > len(routed(case.model))
+        _size(case, TENSOR) > 1 and _spread(case) and len(case.model.parameters()) > len(routed(case.model))
     ),
 )
 def lost_sum_over_tp(session: Session, case: Case, _rank: int) -> Session:

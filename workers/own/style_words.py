@@ -62,8 +62,8 @@ def carried(module: nn.Module) -> dict[str, str]:
     Modules that stand beside one with another word are left whole, as the heads of attention where a norm
     of queries sums its gradients by a word of transformers' own. So are modules that share a weight.
     """
-    plan = dict(_of_transformers(module))
-    odd = {name.rpartition(".")[0] for name, word in plan.items() if word not in by_word()}
+    plan, words = dict(_of_transformers(module)), by_word()
+    odd = {name.rpartition(".")[0] for name, word in plan.items() if word not in words}
     shared = _sharing(module)
     return {
         name: word

@@ -37,17 +37,15 @@ def defined(case: Case, of_torch: Trace) -> Trace:
     """The run of `case` by its definitions; `of_torch` is torch's own."""
     if case.model.is_program:
         return _program(case, of_torch)
-    before = [_floats(numbers.weights(case)), *(_values(step, Stage.UPDATE) for step in of_torch.steps)]
     words, steps = list[str](), [dict(step) for step in of_torch.steps]
-    own = [
-        {name: values for name, values in step.items() if name in case.model.parameters()} for step in before
-    ]
+    after = [_values(step, Stage.UPDATE) for step in steps]
+    before = [_parameters(case, values) for values in (_floats(numbers.weights(case)), *after[:-1])]
     if not passes.lacks(case):
-        _put_passes(case, own, steps)
+        _put_passes(case, before, steps)
         words.append(f"outputs{' and gradients' if installed.version('jax') else ''} by {passes.makers()}")
     if not updates.lacks(case):
-        gradients = [_values(step, Stage.BACKWARD) for step in of_torch.steps]
-        for step, parameters in zip(steps, updates.updates(case, own[:-1], gradients), strict=True):
+        gradients = [_parameters(case, _values(step, Stage.BACKWARD)) for step in of_torch.steps]
+        for step, parameters in zip(steps, updates.updates(case, before, gradients), strict=True):
             _put(step, Stage.UPDATE, parameters)
         words.append(f"updates by numpy {np.__version__}")
     environment = {**of_torch.environment, COMPUTED: "; ".join(words)}
@@ -91,6 +89,12 @@ def _put(tensors: dict[tuple[Stage, str], Sharded], stage: Stage, values: Mappin
         if there := tensors.get((stage, name)):
             held = value.astype(there.pieces[0].dtype)  # booleans are kept as int8
             tensors[stage, name] = dataclasses.replace(there, shape=held.shape, pieces={0: held})
+
+
+def _parameters(case: Case, values: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Those of parameters: a run has buffers too, and gradients of modules where a fault is located."""
+    own = case.model.parameters()
+    return {name: value for name, value in values.items() if name in own}
 
 
 def _values(step: Tensors, stage: Stage) -> dict[str, Floats]:

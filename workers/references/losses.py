@@ -2,7 +2,7 @@
 
 from difftest.cases.case import Case
 from difftest.cases.numbers import IGNORE_INDEX
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Given, log_softmax
 
 LOSSES = ("mse", "cross_entropy")
 
@@ -16,10 +16,8 @@ def computed(case: Case, output: Array, targets: Array, count: float, given: Giv
     np = given.numpy
     if case.training.loss == "mse":
         return ((output - targets) ** 2).sum() / count
-    shifted = output - output.max(-1, keepdims=True)
-    logarithms = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     counts = targets != IGNORE_INDEX
     classes = np.where(counts, targets, 0)
-    at_target = np.take_along_axis(logarithms, classes[..., None], axis=-1)[..., 0]
+    at_target = np.take_along_axis(log_softmax(output, given), classes[..., None], axis=-1)[..., 0]
     weights = 1 + classes % 3 / 2 if case.cut_by.weighted else 1.0
     return -(np.where(counts, at_target, 0.0) * weights).sum() / count

@@ -6,7 +6,8 @@ and losses alone, and gradients are not compared.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,12 +73,11 @@ def _jax() -> Any:  # noqa: ANN401  a module
     return jax
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Passes:
     """The passes of one case, whose definitions JAX compiles once."""
 
     case: Case
-    _compiled: Callable[..., Any] | None = field(default=None)
 
     def of_step(self, weights: Mapping[str, Floats], step: int) -> list[Pass]:
         """The passes over all parts of a step's batch, from the weights before the step."""
@@ -90,10 +90,8 @@ class Passes:
             given = Given(np, np.vectorize(math.erf, otypes=[float]), weights, part.extras, "")
             loss, output = self._loss(given, part.inputs, part.targets, part.count)
             return Pass(np.asarray(output), float(loss), None)
-        if self._compiled is None:
-            self._compiled = self._with_gradients()
         arrays = dict(weights), part.inputs, part.targets, float(part.count), dict(part.extras)
-        (loss, output), gradients = self._compiled(*arrays)
+        (loss, output), gradients = self._with_gradients(*arrays)
         own = {name: np.asarray(gradient) for name, gradient in gradients.items()}
         return Pass(np.asarray(output), float(loss), own)
 
@@ -104,6 +102,7 @@ class Passes:
             values = layers.computed(layer, values, given.at(str(index)))
         return losses.computed(self.case, values, targets, count, given), values
 
+    @cached_property
     def _with_gradients(self) -> Callable[..., Any]:
         """JAX's function of the same, with the gradients of the weights."""
         jax = _jax()

@@ -16,9 +16,9 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 from torch.nn import functional
 
 from difftest.cases.layout import chunk
+from difftest.cases.routed import EXPERTS, TENSOR
 from workers.training.expert_rows import Routed, activated
 
-AXIS, TENSOR = "ep", "tp"
 SUMMED: Placement = Partial()
 """What the gradient of a row is on a rank of `tp`: a term of a sum."""
 
@@ -36,21 +36,18 @@ class ExpertRank:
     @property
     def group(self) -> distributed.ProcessGroup:
         """The ranks that share the experts."""
-        return self.mesh.get_group(AXIS)
+        return self.mesh.get_group(EXPERTS)
 
     def route(self, routed: Routed) -> Tensor:
         """The results of this rank's rows."""
-        wanted = routed.chosen.flatten().long()
-        held = functional.one_hot(wanted, routed.layer.experts)
+        wanted = routed.choices
         kept = torch.ones_like(wanted, dtype=torch.bool)
         if routed.layer.capacity is not None:
+            held = functional.one_hot(wanted, routed.layer.experts)
             before = (held.cumsum(0) * held).sum(-1) - 1 + self._before(held.sum(0))[wanted]
             kept = before < routed.layer.capacity
         by_choice = self._gathered if routed.dispatch.exchange == "gathered" else self._sent
-        results = by_choice(routed, wanted, kept)
-        weighted = results * routed.gates.flatten().unsqueeze(-1)
-        summed: Tensor = weighted.unflatten(0, routed.chosen.shape).sum(1)
-        return summed
+        return routed.summed(by_choice(routed, wanted, kept))
 
     def _before(self, counts: Tensor) -> Tensor:
         """How many choices of each expert the ranks with earlier rows have."""

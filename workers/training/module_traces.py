@@ -7,7 +7,6 @@ read. Under XLA the graph then has more results than a user's, and may be compil
 """
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -17,9 +16,7 @@ from difftest.campaign.localise import INPUT, MODULE, VARIABLE
 from difftest.judge.outcome import Sharded
 from difftest.judge.stage import Stage
 from workers.own.results import tensors
-
-_WRAPPERS = re.compile(r"^((_orig_mod|module|_orig_module)(\.|$))+")
-"""The names that wrappers put before those of the model's modules."""
+from workers.training.wrapped_names import bare
 
 Tensors = dict[tuple[Stage, str], Tensor]
 
@@ -88,7 +85,7 @@ class Watch:
 def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The model's modules, named like `module 1.0`; the model itself and wrappers have an empty name."""
     for name, inner in module.named_modules():
-        path = _WRAPPERS.sub("", name)
+        path = bare(name)
         yield MODULE + path if path else "", inner
 
 

@@ -38,6 +38,7 @@ from workers.training.layers import Plan
 from workers.training.module_traces import Watch
 from workers.training.pieces import batches_of_ranks
 from workers.training.session import Outputs, Session, StageReport
+from workers.training.wrapped_names import bare
 
 
 def train(case: Case, session: Session, report: StageReport) -> Trace:
@@ -134,7 +135,7 @@ class _Run:
 
     def _buffers(self) -> dict[str, Tensor]:
         """The buffers that the case knows of, by its names."""
-        there = {_bare(name): buffer for name, buffer in self.module.named_buffers()}
+        there = {bare(name): buffer for name, buffer in self.module.named_buffers()}
         apart = self.case.model.own.of_all_rows() if self.case.model.own and self.session.apart else ()
         return {
             name: there[name] for name in self.case.model.statistics() if name in there and name not in apart
@@ -313,18 +314,13 @@ def _fill(module: nn.Module, buffers: Mapping[str, Tensor]) -> None:
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters by the model's names, without wrappers' prefixes."""
-    return {_bare(name): parameter for name, parameter in module.named_parameters()}
+    return {bare(name): parameter for name, parameter in module.named_parameters()}
 
 
 def state(module: nn.Module) -> dict[str, str]:
     """The names of the dtypes in a module's `state_dict`, by the model's names, sorted."""
-    kept = {_bare(name): str(tensor.dtype) for name, tensor in module.state_dict().items()}
+    kept = {bare(name): str(tensor.dtype) for name, tensor in module.state_dict().items()}
     return {name: kept[name].removeprefix("torch.") for name in sorted(kept)}
-
-
-def _bare(name: str) -> str:
-    plain = name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_module.")
-    return plain.replace("_fsdp_wrapped_module.", "")
 
 
 OPTIMIZERS: dict[str, tuple[Any, dict[str, float]]] = {

@@ -54,13 +54,13 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
 def _conclusion(request: Request, corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> Conclusion:
     """What the campaign's comparisons mean, by the request's limits, the ledger and earlier nights."""
     never_worked = tally.never_worked()
-    known = {name: entry.upstream for name, entry in upstream.items()}
+    issues = {name: entry.upstream for name, entry in upstream.items()}
     before = nights_before(corpus, tally.campaign)
     return concluded(
         tally.comparisons,
         request,
         never_worked,
-        more=(*jumps(tally.comparisons, before, known, never_worked), *tally.absent),
+        more=(*jumps(tally.comparisons, before, issues, never_worked), *tally.absent),
         unusual=unusual(request, tally.ledger),
     )
 

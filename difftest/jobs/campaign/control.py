@@ -30,12 +30,12 @@ def run_controls(
     cases: Sequence[tuple[int, Case]],
     recorded: CampaignRecord,
     never_worked: Mapping[str, str],
-    known: Callable[[str, Case], int],
+    entries: Callable[[str, Case], int],
 ) -> Iterator[Progress]:
     """Runs a control for each backend that never agreed, out of the cases that it ran, with their numbers.
 
     There is none where nothing of a backend was compared, nor where a fault of the ledger explains every run
-    of it (`never_worked`). `known` counts the entries of the ledger about a backend and a case. The control
+    of it (`never_worked`). `entries` counts the entries of the ledger about a backend and a case. The control
     has the fewest, and of these cases it is the simplest.
     """
     by_case: dict[int, list[str]] = {}
@@ -44,7 +44,7 @@ def run_controls(
         if name in campaign.backends and counts.completed and never_agrees(counts, never_worked):
             able = [index for index, form in forms.items() if not campaign.backends[name].unsupported(form)]
             if able:
-                chosen = min((known(name, forms[i]), measure(forms[i]), i) for i in able)[-1]
+                chosen = min((entries(name, forms[i]), measure(forms[i]), i) for i in able)[-1]
                 by_case.setdefault(chosen, []).append(name)
     for index, names in by_case.items():
         alone = dataclasses.replace(campaign, backends={name: campaign.backends[name] for name in names})

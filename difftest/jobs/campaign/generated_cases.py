@@ -19,6 +19,7 @@ from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
+from difftest.cases.twins import is_twin
 from difftest.findings.blind import blind_places
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
@@ -121,9 +122,10 @@ def run_cases(
             for progress in run(campaign, begun_before(drawn, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
-                first += [(progress.result.index, progress.result.case)] * (len(first) < MOST_CASES)
-            known = partial(ledger.about, today=today)
-            for progress in run_controls(endless, first, recorded, tally.never_worked(), known):
+                if len(first) < MOST_CASES and not is_twin(progress.result.case):
+                    first.append((progress.result.index, progress.result.case))
+            entries = partial(ledger.about, today=today)
+            for progress in run_controls(endless, first, recorded, tally.never_worked(), entries):
                 tally.count(progress)
         except StoppedError as stop:
             tally.stopped = stop

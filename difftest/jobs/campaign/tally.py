@@ -81,10 +81,9 @@ class Tally:
         """Adds one case."""
         if progress.result.postponed:
             self.unfinished[IN_PART] += 1
-        else:
-            case = progress.result.case
-            self.cases += not is_twin(case)
-            self.programs += case.model.is_program and not is_twin(case)
+        elif not is_twin(progress.result.case):
+            self.cases += 1
+            self.programs += progress.result.case.model.is_program
         self.runs += progress.result.counted_runs
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.recurring |= {

@@ -19,8 +19,8 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     if options is None or stage is not Stage.UPDATE:
         return False
     initial = numbers.weights(run.case)
-    asked = initial if run.case.training.clip_norm is not None else {tensor}
-    keys = [(step, stage, name) for name in asked if options.holds(name)]
+    watched = initial if run.case.training.clip_norm is not None else {tensor}
+    keys = [(step, stage, name) for name in watched if options.holds(name)]
     return any(
         not np.array_equal(run.beside(key)[2].full(run.case.layout.mesh), initial[key[2]])
         for key in keys

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workers.references.blocks.batch_norm import normalized
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Given, normalized
 
 
 def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:

@@ -6,15 +6,14 @@ As torch documents them: the mean divides by the weights of the targets that cou
 from collections.abc import Mapping
 from typing import Any
 
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Given, log_softmax
 
 
 def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
     """(batch, sequence) ids to (batch, sequence, 1) losses, of targets that follow from the ids."""
     np, classes, smoothing = given.numpy, arguments["classes"], arguments["smoothing"]
     logits, targets = given.own("logits.weight")[inputs], (inputs * 3 + 1) % classes
-    shifted = logits - logits.max(-1, keepdims=True)
-    logarithms = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    logarithms = log_softmax(logits, given)
     weights = np.arange(1, classes + 1) / 4.0 if arguments["weighted"] else np.ones(classes)
     wanted = (np.arange(classes) == targets[..., None]) * (1 - smoothing) + smoothing / classes
     counts = targets != 0 if arguments["ignored"] else np.ones(targets.shape, bool)

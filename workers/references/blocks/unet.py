@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 
 from workers.references.blocks.convolution import convolved
-from workers.references.layers import Array, Given, sigmoid
-
-EPSILON = 1e-5
-"""torch's documented default."""
+from workers.references.layers import Array, Given, normalized, sigmoid
 
 
 def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
@@ -18,7 +15,7 @@ def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array
     images = inputs.reshape(-1, 2 * groups, side, side)
     pooled = images.reshape(len(images), 2 * groups, side // 2, 2, side // 2, 2).mean((3, 5))
     inner = convolved(pooled, given.own("inner.weight"), given) + given.own("inner.bias")[:, None, None]
-    inner = _by_groups(inner, groups, given)
+    inner = normalized(inner.reshape(len(images), groups, -1), (-1,), given).reshape(inner.shape)
     inner = inner * given.own("norm.weight")[:, None, None] + given.own("norm.bias")[:, None, None]
     inner = inner * sigmoid(inner, given)
     larger = _enlarging(side // 2, arguments["mode"])
@@ -26,14 +23,6 @@ def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array
     both = arrays.concatenate([images, enlarged], axis=1)
     joined = convolved(both, given.own("joined.weight"), given) + given.own("joined.bias")[:, None, None]
     return joined.reshape(len(images), -1)
-
-
-def _by_groups(images: Array, groups: int, given: Given) -> Array:
-    """Mean 0 and variance 1 over the channels and places of each group."""
-    grouped = images.reshape(len(images), groups, -1)
-    centred = grouped - grouped.mean(-1, keepdims=True)
-    normal = centred / given.numpy.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
-    return normal.reshape(images.shape)
 
 
 def _enlarging(size: int, mode: str) -> Array:

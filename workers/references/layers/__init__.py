@@ -5,7 +5,7 @@ operations, and none of torch's names.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from difftest.cases.layer import Layer
@@ -35,7 +35,7 @@ class Given:
 
     def at(self, path: str) -> "Given":
         """The same for the layer at `path`."""
-        return Given(self.numpy, self.erf, self.weights, self.extras, path)
+        return replace(self, path=path)
 
 
 class Definition(Protocol):
@@ -82,6 +82,13 @@ def softmax(scores: Array, given: Given) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
+def log_softmax(scores: Array, given: Given) -> Array:
+    """The logarithm of `softmax`."""
+    np = given.numpy
+    shifted = scores - scores.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
 def sigmoid(values: Array, given: Given) -> Array:
     """`1 / (1 + exp(-x))`, by powers that do not overflow."""
     np = given.numpy
@@ -89,11 +96,31 @@ def sigmoid(values: Array, given: Given) -> Array:
     return np.where(values >= 0, 1.0, power) / (1 + power)
 
 
-def by_heads(projected: Array, width: int, group: int, given: Given) -> Array:
-    """(batch, positions, heads * width) to (batch, heads * group, positions, width), each head repeated."""
-    batch, positions, _ = projected.shape
-    heads = projected.reshape(batch, positions, -1, width).transpose(0, 2, 1, 3)
-    return given.numpy.repeat(heads, group, axis=1)
+def normalized(values: Array, axes: tuple[int, ...], given: Given) -> Array:
+    """Mean 0 and variance 1 along `axes`; the variance divides by the number of elements."""
+    centred = values - values.mean(axes, keepdims=True)
+    return centred / given.numpy.sqrt((centred**2).mean(axes, keepdims=True) + EPSILON)
+
+
+def by_heads(inputs: Array, name: str, width: int, group: int, given: Given) -> Array:
+    """The projection `name`, as (batch, heads * group, positions, width): each head is repeated."""
+    batch, positions, _ = inputs.shape
+    heads = projected(inputs, given.own(f"{name}.weight")).reshape(batch, positions, -1, width)
+    return given.numpy.repeat(heads.transpose(0, 2, 1, 3), group, axis=1)
+
+
+def hidden_keys(
+    given: Given, length: int, keys: int, *, causal: bool, segments: bool = False
+) -> Array | None:
+    """Which keys a query must not read: later ones, and those of other segments; None for none at all."""
+    np, hidden = given.numpy, None
+    if causal:
+        hidden = np.arange(keys)[None, :] > np.arange(length)[:, None]
+    if segments:
+        ids = given.extras["segments"]
+        others = ids[:, None, :, None] != ids[:, None, None, :keys]
+        hidden = others if hidden is None else hidden | others
+    return hidden
 
 
 def mixed(scores: Array, hidden: Array | None, value: Array, given: Given) -> Array:
@@ -109,6 +136,9 @@ def mixed(scores: Array, hidden: Array | None, value: Array, given: Given) -> Ar
     batch, heads, positions, _ = scores.shape
     return (shares @ value).transpose(0, 2, 1, 3).reshape(batch, positions, heads * value.shape[-1])
 
+
+EPSILON = 1e-5
+"""What a normalization adds to a variance: torch's documented default."""
 
 LOWEST = -1e300
 """Stands for minus infinity, of which differences are no numbers."""
