@@ -8,7 +8,7 @@ from typing import ClassVar
 from difftest.findings.faults import NEWEST, KnownFault, fixed_in
 from difftest.jobs.filing.known_script import KnownScript, script_of
 from reports.draft import readable
-from reports.draft.draft import render
+from reports.draft.rendering import render
 
 IMPACTS = {
     "crash, wrong": "Sometimes nothing fails, and a training run goes on with wrong numbers.",

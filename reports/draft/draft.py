@@ -1,27 +1,22 @@
-"""Issue drafts: a finding in the form of the tracker it belongs to.
+"""Issue drafts: what a tracker's form asks for of a finding (`reports.draft.rendering` writes the form).
 
-Nothing is ever posted: a person reads a draft and decides.
-
-A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`, which asks for the parts of a draft.
-Text from runs and logs goes through `reports.draft.markup`. A maintainer reads at most `MOST_FIRST` lines
-before the details: a script or a graph for which there is no room stands in a part that unfolds.
+Nothing is ever posted: a person reads a draft and decides. Text from runs and logs goes through
+`reports.draft.markup`.
 """
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from typing import ClassVar, Protocol
+from functools import cached_property
+from typing import ClassVar
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
 from difftest.ground import installed, plugins
-from difftest.ground.printable import printable
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
 from difftest.records.evidence import GUILTY_PASS, NO_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
@@ -29,17 +24,13 @@ from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from difftest.records.script_ending import Ending
 from reports.draft import environment, private, readable, words
-from reports.draft.markup import code, cut, fenced, plain, prose
+from reports.draft.markup import cut, plain
 from reports.draft.releases import Releases
 from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
 
-FOLDER, SUFFIX = "issues", ".md.jinja"
 OF_RUN = ("python", "device", "gpu", "PJRT device")
 """What maintainers ask for of a run, beside the versions of packages."""
-
-MOST_FIRST, MOST_LINES = 45, 150
-"""The most lines before the details, and the most in all."""
 
 MOST_GRAPH_LINES = 60
 """A longer graph is attached alone."""
@@ -47,8 +38,6 @@ MOST_GRAPH_LINES = 60
 MOST_IN_SENTENCE = 160
 """The most characters of a line of output that stands in a sentence."""
 
-DETAILS = "<details>"
-_BLANK = re.compile(r"\n{3,}")
 _SHARDS = re.compile(r"spmd|dtensor|distribute", re.IGNORECASE)
 """What a script that shards names."""
 
@@ -342,53 +331,3 @@ def devices(script: str) -> int:
     """How many devices a script on XLA:CPU has; 0 where it does not say."""
     named = re.search(r'CPU_NUM_DEVICES="(\d+)"', script)
     return int(named[1]) if named else 0
-
-
-def trackers() -> tuple[str, ...]:
-    """The trackers that have a template, by name."""
-    names = (
-        name.removeprefix(f"{FOLDER}/")
-        for name in _environment().list_templates()
-        if name.startswith(f"{FOLDER}/")
-    )
-    return tuple(sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)))
-
-
-class Drafted(Protocol):
-    """What is drafted: a finding's `Draft`, or another for which there is a file of parts."""
-
-    PARTS: ClassVar[str]
-    """The template whose macros say what a tracker's form asks for."""
-
-
-def render(draft: Drafted, tracker: str) -> str:
-    """The draft in the form of `tracker`, one of `trackers()`.
-
-    Where the lines would be too many, no log is quoted (not `logged`). Else the script or the graph unfolds
-    (`folded` is 1), or both (2), or the script that made a graph is attached (3).
-    """
-    template = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}")
-    for folded, logged in ((0, True), (0, False), (1, True), (1, False), (2, False), (3, False)):
-        whole = template.render(it=draft, folded=folded, logged=logged, tracker=tracker)
-        text = printable(_BLANK.sub("\n\n", whole).strip()) + "\n"
-        if first_lines(text) <= MOST_FIRST and text.count("\n") <= MOST_LINES:
-            break
-    return text
-
-
-def first_lines(text: str) -> int:
-    """How many lines of a draft stand before its first details."""
-    return text.partition(f"\n{DETAILS}")[0].count("\n") + 1
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(  # noqa: S701  it is no HTML: see `reports.draft.markup`
-        loader=PackageLoader("reports"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"code": code, "fenced": fenced, "plain": plain, "prose": prose}
-    return environment

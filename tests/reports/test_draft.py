@@ -24,10 +24,11 @@ from difftest.records.corpus import SCRIPT, Corpus
 from difftest.records.evidence import GUILTY_PASS, NO_PASS
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from reports.draft.draft import Draft, render, trackers
+from reports.draft.draft import Draft
 from reports.draft.markup import fenced
 from reports.draft.refusal import refusal
 from reports.draft.releases import releases_of
+from reports.draft.rendering import render, trackers
 from reports.draft.tracker import tracker
 from reports.draft.words import without_own_frames
 

@@ -36,8 +36,9 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from reports.draft.draft import MOST_FIRST, MOST_LINES, Draft, devices, first_lines, render
+from reports.draft.draft import Draft, devices
 from reports.draft.releases import releases_of
+from reports.draft.rendering import MOST_FIRST, MOST_LINES, first_lines, render
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render as script
 from workers.backends import titles

@@ -59,7 +59,7 @@ class Issue:
 
 def write_issue(filing: Filing, tracker: str | None, most_a_day: int, out: Path | None) -> Issue:
     """Writes the draft for `tracker`, by default that of the evidence; wrong usage where there is no such."""
-    from reports.draft.draft import trackers
+    from reports.draft.rendering import trackers
 
     if tracker is not None:
         _require(tracker, trackers())
@@ -99,7 +99,8 @@ def _collected(backend: str) -> str:
 
 
 def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
-    from reports.draft.draft import Draft, devices, render
+    from reports.draft.draft import Draft, devices
+    from reports.draft.rendering import render
     from workers.backends import titles
 
     listed = filing.script is not None and filing.script.text == script
