@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.optim import lr_scheduler, swa_utils
 
 from difftest.cases.case import Case
-from difftest.cases.feature import has, typed
+from difftest.cases.feature import has, of
 from difftest.cases.features import optimizer as another
 from difftest.cases.layers import walk
 from workers.faults import in_torch
@@ -39,8 +39,8 @@ def _of(kind: str, steps: int = 1) -> Reaches:
     """Cases that another optimizer trains."""
 
     def reaches(case: Case) -> bool:
-        kinds = [one.kind for one in typed(case.training_features) if isinstance(one, another.Options)]
-        return kind in map(str, kinds) and case.training.steps >= steps
+        options = of(case, another.Options)
+        return options is not None and options.kind == kind and case.training.steps >= steps
 
     return reaches
 
@@ -54,8 +54,11 @@ def _with(feature: str, steps: int = 1) -> Reaches:
     return lambda case: has(case, feature) and case.training.steps >= steps
 
 
-def _adam_step(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Any]) -> Callable[..., None]:
-    """A step of Adam and AdamW with a wrong `direction` of a gradient, its state and its group's options."""
+def _step_along(direction: Callable[[Tensor, dict[str, Any], dict[str, Any]], Any]) -> Callable[..., None]:
+    """A step along a wrong `direction`, given a gradient, its state and its group's options.
+
+    The decay is AdamW's for AdamW, and a part of the gradient for all others.
+    """
 
     @torch.no_grad()
     def step(self: torch.optim.Optimizer, closure: None = None) -> None:  # noqa: ARG001  torch's signature
@@ -83,6 +86,12 @@ def _moments(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> 
     return first / (1 - one**step), second / (1 - two**step)
 
 
+def _of_adam(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    """Adam's direction as it is."""
+    first, second = _moments(gradient, state, group)
+    return cast("Tensor", first / (second.sqrt() + group["eps"]))
+
+
 def _replacing(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a module or a class
     """Puts `value` in the place of torch's for the rest of the process, which runs this case alone."""
     setattr(owner, name, value)
@@ -98,7 +107,7 @@ def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
         first, second = _moments(gradient, state, group)
         return first / (second + group["eps"]).sqrt()
 
-    _replacing(torch.optim.Adam, "step", _adam_step(direction))
+    _replacing(torch.optim.Adam, "step", _step_along(direction))
     return session
 
 
@@ -115,31 +124,21 @@ def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Sessio
         ahead = second * (1 - kept**step) / (1 - kept ** (step + 1))
         return first / (ahead.sqrt() + group["eps"])
 
-    _replacing(torch.optim.Adam, "step", _adam_step(direction))
+    _replacing(torch.optim.Adam, "step", _step_along(direction))
     return session
 
 
 @in_torch(about="amsgrad keeps no greatest second moment", reaches=_with("amsgrad", steps=2))
 def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """It is Adam."""
-
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
-        first, second = _moments(gradient, state, group)
-        return first / (second.sqrt() + group["eps"])
-
-    _replacing(torch.optim.Adam, "step", _adam_step(direction))
+    _replacing(torch.optim.Adam, "step", _step_along(_of_adam))
     return session
 
 
 @in_torch(about="AdamW's decay is a part of the gradient", reaches=_trains_by("adamw", without=("amsgrad",)))
 def decay_not_decoupled(session: Session, _case: Case, _rank: int) -> Session:
     """As in Adam."""
-
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
-        first, second = _moments(gradient, state, group)
-        return first / (second.sqrt() + group["eps"])
-
-    step = _adam_step(direction)
+    step = _step_along(_of_adam)
 
     def coupled(self: torch.optim.Optimizer, closure: None = None) -> None:
         for group in self.param_groups:
@@ -178,18 +177,12 @@ def first_velocity_dampened(session: Session, _case: Case, _rank: int) -> Sessio
 def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Session:
     """In every implementation."""
 
-    @torch.no_grad()
-    def step(self: torch.optim.Optimizer, closure: None = None) -> None:  # noqa: ARG001  torch's signature
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    state, gradient = self.state[parameter], parameter.grad
-                    gradient = -gradient if group["maximize"] else gradient
-                    before = state.get("square_avg", torch.zeros_like(gradient))
-                    state["square_avg"] = group["alpha"] * before + (1 - group["alpha"]) * gradient**2
-                    parameter.sub_(group["lr"] * gradient / (state["square_avg"] + group["eps"]).sqrt())
+    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
+        before = state.get("square_avg", torch.zeros_like(gradient))
+        state["square_avg"] = group["alpha"] * before + (1 - group["alpha"]) * gradient**2
+        return gradient / (state["square_avg"] + group["eps"]).sqrt()
 
-    _replacing(torch.optim.RMSprop, "step", step)
+    _replacing(torch.optim.RMSprop, "step", _step_along(direction))
     return session
 
 
@@ -198,12 +191,7 @@ def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Sessi
 )
 def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
     """Not by the greatest magnitude."""
-
-    def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:  # noqa: ANN401  a tensor
-        first, second = _moments(gradient, state, group)
-        return first / (second.sqrt() + group["eps"])
-
-    _replacing(torch.optim.Adamax, "step", _adam_step(direction))
+    _replacing(torch.optim.Adamax, "step", _step_along(_of_adam))
     return session
 
 
