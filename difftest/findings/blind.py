@@ -69,7 +69,8 @@ def blind_places(
     It is that of the stage in which it is greatest.
     """
     actual = facts(case)
-    wide = (entry for entry in ledger.counting(today) if _hides_anything(entry))
+    # What an entry asks for beside this, a run alone can show
+    wide = (entry for entry in ledger.counting(today) if not (entry.predicts or entry.decided_by))
     about = [entry for entry in wide if entry.covers(case, actual=actual)]
     compared = {
         name: _grouped(one.TRAITS.places(case))
@@ -84,11 +85,6 @@ def blind_places(
         }
         for backend in backends
     }
-
-
-def _hides_anything(entry: Entry) -> bool:
-    """Whether an entry asks for nothing that a run alone can show."""
-    return not (entry.predicts or entry.decided_by)
 
 
 def _grouped(places: Iterable[tuple[Stage, str]]) -> dict[Stage, list[str]]:

@@ -70,7 +70,11 @@ class Pool:
         self._places = environments.by_accelerators(nodes.resources()) if configured is None else configured
         self._teams: dict[str, Team] = {}
         self._lock = threading.Lock()
-        _require_cpus(workers)
+        # a cluster that is not of this machine alone may grow
+        if connection.current().local and (cpus := nodes.cpus()) < workers:
+            need = f"{workers} workers need {workers} CPUs; the cluster has {cpus}"
+            msg = f"{need}: ask for fewer workers or add nodes"
+            raise InfrastructureError(msg)
         self.team(ORACLE)
 
     def within(self, deadline: float) -> "Pool":
@@ -171,14 +175,6 @@ def _or_error(run: Callable[[], Outcome]) -> Outcome | InfrastructureError:
         return run()
     except InfrastructureError as error:
         return error
-
-
-def _require_cpus(workers: int) -> None:
-    """Raises `InfrastructureError` where workers could never have a CPU each: other clusters may grow."""
-    if connection.current().local and (cpus := nodes.cpus()) < workers:
-        need = f"{workers} workers need {workers} CPUs; the cluster has {cpus}"
-        msg = f"{need}: ask for fewer workers or add nodes"
-        raise InfrastructureError(msg)
 
 
 def _node_died(error: Exception, places: Collection[str]) -> bool:

@@ -162,7 +162,9 @@ def _run_scripts(
         variables = {**variables_of(own[0].fault, where.python), **PARTITIONERS[partitioner]}
         with warm_scripts(where.python, variables, request.script_seconds) as warm:
             for one in own:
-                _require_time(request.end)
+                if time.monotonic() > request.end:
+                    msg = "the time is over"
+                    raise NoTimeError(msg)
                 result = _said(warm, one, expected.get(one.tried.subject))
                 if result is None:
                     continue
@@ -251,9 +253,3 @@ def _before(request: Watch, journal: Journal) -> Iterator[Tried]:
             (one.release for one in every if one.package == package),
         )
         yield from (one for one in every if (one.package, one.release) == (package, newest))
-
-
-def _require_time(end: float) -> None:
-    if time.monotonic() > end:
-        msg = "the time is over"
-        raise NoTimeError(msg)
