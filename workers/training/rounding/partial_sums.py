@@ -41,7 +41,9 @@ def _convolution(at: float, args: Sequence[Any]) -> tuple[Tensor | None]:
     return (torch.ops.aten.convolution(inputs, part, None, stride, *rest).mul_(partial_sums),)
 
 
-def _convolution_backward(at: float, args: Sequence[Any]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _convolution_backward(
+    at: float, args: Sequence[Any]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The same for `aten::convolution_backward`: the gradients of the input, the weight and the bias."""
     gradient, inputs, weight, biases, stride, *rest = args
     transposed, groups, wanted = rest[2], rest[-2], rest[-1]
