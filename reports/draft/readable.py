@@ -6,6 +6,7 @@ import re
 REPRODUCED = re.compile(r'^ *print\("BUG REPRODUCED" if .*\)\n', re.MULTILINE)
 ANSWERS = frozenset({"BUG REPRODUCED", "not reproduced"})
 MOST_OUTPUT = 6
+WIDEST_STATED = 160
 """The most lines of output that stand before the details."""
 
 _VERSION = re.compile(r"^(?:On |With )?(?:torch|torch_xla|torchax|torch_tpu|jax|jaxlib) \d", re.IGNORECASE)
@@ -58,11 +59,11 @@ def output(text: str, most: int = MOST_OUTPUT) -> str:
     return "\n".join(([line for line in lines if _STATED.search(line)] or lines)[-most:])
 
 
-def stated(text: str, most: int = 160) -> tuple[str, str]:
+def stated(text: str) -> tuple[str, str]:
     """What a script printed as `expected A, actual B`; two empty texts where it did not, or at length."""
     for line in text.splitlines():
         named = re.match(r"(?:.*: )?expected (?P<expected>.+?),? actual (?P<actual>.+)$", line)
-        if named and len(line) <= most:
+        if named and len(line) <= WIDEST_STATED:
             return named["expected"], named["actual"]
     return "", ""
 
