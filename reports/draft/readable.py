@@ -6,8 +6,10 @@ import re
 REPRODUCED = re.compile(r'^ *print\("BUG REPRODUCED" if .*\)\n', re.MULTILINE)
 ANSWERS = frozenset({"BUG REPRODUCED", "not reproduced"})
 MOST_OUTPUT = 6
-WIDEST_STATED = 160
 """The most lines of output that stand before the details."""
+
+WIDEST_STATED = 160
+"""A longer line of `expected A, actual B` is for the details."""
 
 _VERSION = re.compile(r"^(?:On |With )?(?:torch|torch_xla|torchax|torch_tpu|jax|jaxlib) \d", re.IGNORECASE)
 _STATUS = re.compile(r"^Exits? (?:with status )?0 (?:while|when|where|if) ")
