@@ -30,7 +30,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     *,
     as_json: Json,
 ) -> int:
-    """Print how much the known faults hide; this runs no case and needs no framework.
+    """Print how much the known faults hide. It runs no case and needs no framework.
 
     Each share is the part of a backend's cases in which every mismatch of a check counts as known, whatever
     its size, tensor and nature. Exit status 1 if one is above 2 %.
