@@ -113,7 +113,8 @@ def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tenso
         replace(shown, step=step, tensor=tensor, operator=named[tensor])
         for step, tensor in product(steps, tensors)
     ]
-    return sum(all(_is_hidden(ours, one) for one in _mismatches(place)) for place in places) / len(places)
+    hidden = sum(all(_is_hidden(ours, mismatch) for mismatch in _mismatches(place)) for place in places)
+    return hidden / len(places)
 
 
 def _is_of(entry: Entry, pair: Pair) -> bool:

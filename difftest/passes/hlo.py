@@ -91,7 +91,7 @@ class Computation:
     @cached_property
     def by_name(self) -> Mapping[str, Instruction]:
         """Its instructions by their names."""
-        return {one.name: one for one in self.instructions}
+        return {instruction.name: instruction for instruction in self.instructions}
 
     @property
     def result(self) -> Instruction:
@@ -150,8 +150,8 @@ class Module:
         order = dict[str, Computation]()
 
         def visit(computation: Computation) -> None:
-            for one in computation.instructions:
-                for name in one.called():
+            for instruction in computation.instructions:
+                for name in instruction.called():
                     visit(self.computations[name])
             order.setdefault(computation.name, computation)
 
@@ -175,7 +175,7 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
     for computation in module.reachable(entry):
         is_entry = computation.name == entry.name
         needed = computation.needed if is_entry else computation.instructions
-        given = [one for one in computation.parameters if one not in needed]
+        given = [parameter for parameter in computation.parameters if parameter not in needed]
         lines = [_line(one, is_root=one.name == computation.root) for one in (*given, *needed)]
         body = "\n".join(lines)
         parts.append(
@@ -185,7 +185,7 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
 
 
 def _signature(computation: Computation) -> str:
-    given = ", ".join(f"{one.name}: {one.shape}" for one in computation.parameters)
+    given = ", ".join(f"{parameter.name}: {parameter.shape}" for parameter in computation.parameters)
     return f"({given}) -> {computation.result.shape}"
 
 

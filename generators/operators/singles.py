@@ -169,7 +169,7 @@ def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
         *_in_turn(
             [
                 [_Variant(plain, dtype=cast("DType", dtype)) for dtype in dtypes],
-                [_Variant(one) for one in forms if one],
+                [_Variant(form) for form in forms if form],
                 [_Variant(plain, regime=regime) for regime in REGIMES if regime not in sample.refused]
                 if is_free(plain)
                 else [],

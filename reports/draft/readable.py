@@ -48,7 +48,11 @@ def explanation(text: str) -> str:
         return ""
     _, _, rest = docstring.partition("\n")
     sentences = _SENTENCE.split(" ".join(rest.split()))
-    kept = [one for one in sentences if one and not _VERSION.match(one) and not _STATUS.match(one)]
+    kept = [
+        sentence
+        for sentence in sentences
+        if sentence and not _VERSION.match(sentence) and not _STATUS.match(sentence)
+    ]
     return " ".join(one for one in kept if not one.startswith(("Fails by ", "Does not end.")))
 
 

@@ -161,7 +161,7 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := _of_own(case.model.own, backend) if case.model.own else blocks.refusal(case):
         return reason
     lacks = (_without_regions, _without_stages, _without_experts, _without_gradients)
-    if reason := features.refusal(case) or next(filter(None, (one(case, backend) for one in lacks)), None):
+    if reason := features.refusal(case) or next(filter(None, (lack(case, backend) for lack in lacks)), None):
         return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
@@ -215,7 +215,7 @@ def _without_experts(case: Case, backend: str) -> str | None:
 
 def _without_gradients(case: Case, _backend: str) -> str | None:
     """Why a collective has no script, or None."""
-    learned = any(isinstance(one, Collective) and one.learned is not UNSET for one in case.model.layers)
+    learned = any(isinstance(layer, Collective) and layer.learned is not UNSET for layer in case.model.layers)
     return "no template writes a collective that gradients go through" if learned else None
 
 

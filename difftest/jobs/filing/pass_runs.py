@@ -156,7 +156,7 @@ class PassRun:
 
     def calls_of(self, dump: Dump) -> list[Call]:
         """The calls of a module: those of its name and parameters, of programs of a name in turn."""
-        name, dims = _word(dump), [one.shape.dims for one in dump.first.module.entry.parameters]
+        name, dims = _word(dump), [parameter.shape.dims for parameter in dump.first.module.entry.parameters]
         fitting = [
             (program, call)
             for called, program, call in self.calls
