@@ -39,7 +39,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     backends = all_backends()
     drawn = DrawnCases(seed=seed, paths=paths, max_world_size=max_world_size).cases(cases, paths)
-    able = ((case, [name for name, one in backends.items() if not one.unsupported(case)]) for case in drawn)
+    able = (
+        (case, [name for name, backend in backends.items() if not backend.unsupported(case)])
+        for case in drawn
+    )
     rows = blind_shares(read_ledger(ledger), able, utc_today()).rows()
     if as_json:
         print_json({"seed": seed, "cases": cases, "most": MOST, "blind": [row._asdict() for row in rows]})

@@ -73,9 +73,9 @@ def blind_places(
     wide = (entry for entry in ledger.counting(today) if not (entry.predicts or entry.decided_by))
     about = [entry for entry in wide if entry.covers(case, actual=actual)]
     compared = {
-        name: _grouped(one.TRAITS.places(case))
-        for name, one in checks.load_all().items()
-        if one.TRAITS.places
+        name: _grouped(check.TRAITS.places(case))
+        for name, check in checks.load_all().items()
+        if check.TRAITS.places
     }
     return {
         backend: {

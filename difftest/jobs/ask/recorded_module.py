@@ -226,8 +226,8 @@ def _packed(arrays: Mapping[str, Any], path: str, numbers: Sequence[str], first:
     kept: dict[str, Any] = {number: arrays[f"{ARGUMENT}:{path}:{number}"] for number in numbers}
     prefix = f"{PARAMETER}:{path}:"
     kept |= {
-        f"parameter {name.removeprefix(prefix)}": one
-        for name, one in arrays.items()
+        f"parameter {name.removeprefix(prefix)}": array
+        for name, array in arrays.items()
         if name.startswith(prefix)
     }
     gradient, rows = arrays.get(f"{layout.OUTPUT_GRADIENT}:{path}"), len(kept[str(first)])
