@@ -25,7 +25,8 @@ from difftest.jobs.filing.reproduction import scripts
 from difftest.judge.stage import Stage
 from generators.cases import case_at
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import FOLDER, PROGRAMS, backends, refusal
+from reports.reproducer.refusal import refusal
+from reports.reproducer.templates import FOLDER, PROGRAMS, backends
 
 if TYPE_CHECKING:
     from difftest.judge.checks import ScriptKind
