@@ -275,40 +275,31 @@ def _shape_text(rest: str) -> tuple[str, str]:
     return written, after.lstrip()
 
 
-def _balanced(text: str) -> str:
-    """The beginning of `text` up to the bracket that closes its first one; quotes are passed over."""
+def _depths(text: str) -> Iterator[tuple[int, str, int]]:
+    """Every letter outside of quotes with its place, and how many brackets are open after it."""
     depth, quoted = 0, False
     for at, letter in enumerate(text):
         if letter == '"' and text[at - 1 : at] != "\\":
             quoted = not quoted
-        elif quoted:
-            continue
-        elif letter in _OPENING:
-            depth += 1
-        elif letter in _CLOSING:
-            depth -= 1
-            if depth == 0:
-                return text[: at + 1]
+        elif not quoted:
+            depth += (letter in _OPENING) - (letter in _CLOSING)
+            yield at, letter, depth
+
+
+def _balanced(text: str) -> str:
+    """The beginning of `text` up to the bracket that closes its first one; quotes are passed over."""
+    for at, letter, depth in _depths(text):
+        if letter in _CLOSING and depth == 0:
+            return text[: at + 1]
     msg = f"a bracket is not closed: {text[:100]!r}"
     raise UnreadableError(msg)
 
 
 def split(text: str) -> tuple[str, ...]:
     """The parts between the commas that are in no bracket and no quotes."""
-    parts, depth, start, quoted = list[str](), 0, 0, False
-    for at, letter in enumerate(text):
-        if letter == '"' and text[at - 1 : at] != "\\":
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif letter in _OPENING:
-            depth += 1
-        elif letter in _CLOSING:
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return tuple(part.strip() for part in (*parts, text[start:]) if part.strip())
+    commas = [at for at, letter, depth in _depths(text) if letter == "," and depth == 0]
+    ends = zip([0, *(at + 1 for at in commas)], [*commas, len(text)], strict=True)
+    return tuple(part for start, end in ends if (part := text[start:end].strip()))
 
 
 def shape_of(text: str) -> Shape:
