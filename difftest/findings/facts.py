@@ -95,6 +95,7 @@ def facts(case: Case) -> Mapping[str, str]:
     parameters, layers = case.layout.parameters, list(walk(case.model.layers))
     kernels = [parameters[f"{path}.{name}"] for path, layer in layers for name in layer.KERNELS]
     buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in layers)
+    operators = case.model.operators.values()
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),
@@ -103,7 +104,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "loss": case.training.loss,
         "regime": case.data.regime,
         "layers": " ".join(_kinds(case)),
-        "layer_options": "".join(f"{one}; " for one in sorted(_of_layers(case))),
+        "layer_options": "".join(f"{option}; " for option in sorted(_of_layers(case))),
         "clipping": "off" if case.training.clip_norm is None else "on",
         "accumulation": case.start.accumulation if case.training.accumulation > 1 else "none",
         "cuts": "uneven" if uneven_cuts(case) else "even",
@@ -112,11 +113,11 @@ def facts(case: Case) -> Mapping[str, str]:
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
-        "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
+        "features": "".join(f" {word} " for feature in case.training_features for word in _words(feature)),
         "wrapping": "".join(f" {one} " for one in _wrapping(case)),
         "shards": evenness.of_case(case),
-        "program": "".join(f" {function_called(one.title)} " for one in case.model.operators.values()),
-        "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
+        "program": "".join(f" {function_called(operator.title)} " for operator in operators),
+        "options": "".join(f" {option} " for operator in operators for option in _options(operator)),
         "tied": "yes" if any(layer.borrows() for _, layer in layers) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
@@ -146,7 +147,7 @@ def _kinds(case: Case) -> list[str]:
 
 
 def _of_layers(case: Case) -> set[str]:
-    return {one for _, layer in walk(case.model.layers) for one in layer.features()}
+    return {feature for _, layer in walk(case.model.layers) for feature in layer.features()}
 
 
 def _words(feature: Feature) -> Iterator[str]:

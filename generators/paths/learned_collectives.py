@@ -52,7 +52,7 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
 
 def completed(*, case: Case) -> SearchStrategy[Case]:
     """Usual numbers of float32 where the greatest or the least is taken, so that no two ranks have it."""
-    if all(not isinstance(one, Collective) or one.reduction == "sum" for one in case.model.layers):
+    if all(not isinstance(layer, Collective) or layer.reduction == "sum" for layer in case.model.layers):
         return st.just(case)
     data = msgspec.structs.replace(case.data, regime="normal")
     return st.just(msgspec.structs.replace(case, data=data, dtype="float32"))

@@ -177,7 +177,7 @@ class _Run:
         """
         self.report(Stage.FORWARD, step)
         ranks = batches_of_ranks(self.case)
-        buffers = {name: one.clone() for name, one in self.module.named_buffers()}
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
         for rows in ranks:
             _fill(self.module, buffers)
@@ -185,9 +185,9 @@ class _Run:
             outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)
             with self._wide():
                 loss.backward()
-            given.append({place: one.detach() for place, one in outputs.items()})
+            given.append({place: output.detach() for place, output in outputs.items()})
             losses.append(loss.detach())
-            left = left or {name: one.clone() for name, one in self.module.named_buffers()}
+            left = left or {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         _fill(self.module, left)
         self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), 0, 1.0)
         shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
