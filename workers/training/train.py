@@ -47,7 +47,6 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
     forms = case.forms if session.spelled else Spelling()
     features = made_features(case.training_features, plain=not session.spelled, done=session.does)
     features.require(session.reads_values)
-    made.require(case, session.reads_values)
     plan = Plan(
         sequence=case.model.sequence,
         operators=features.operators(spelling.operators(session.operators, forms)),
