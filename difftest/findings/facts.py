@@ -76,19 +76,19 @@ def shown_facts(shown: Divergence) -> Mapping[str, str]:
 
 
 def facts(case: Case) -> Mapping[str, str]:
-    """The `FACTS` of a case. `layers` are the layers' kinds (`_kinds`), separated by a space.
+    """The `FACTS` of a case.
 
-    `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
-    `accumulation` is how parts are accumulated, `loop` or `scan`, and `none` where there is one. `clipping`
-    and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, as are `rows` (of a part,
-    however placed), `kernels` of convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model
-    has a single parameter, or a single buffer, as an attention's mask is. `forms` are the usual forms of the
-    case's spelling, separated by a space. `features` are its features of training and their options
-    (`optimizer.kind=asgd`), each between spaces, as are `wrapping`, what wrappers are told
-    (`sharding.synced=every`), and `before_spmd`, what an SPMD program does before it enables SPMD. `shards`
-    are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`. `program` are a
-    program's operators, and `options` their named arguments (`dim=0`), each between spaces; of an argument
-    that JSON lacks its text stands there (`p=inf`), and none that is a list. A module stands as the function
+    `layers` are the layers' kinds (`_kinds`), separated by a space. `layer_options` are the layers' own
+    notable features, sorted, each with a semicolon behind it. `accumulation` is how parts are accumulated,
+    `loop` or `scan`, and `none` where there is one. `clipping` and `bucket_view` (DDP's) are `on` or `off`,
+    `cuts` are `even` or `uneven`, as are `rows` (of a part, however placed), `kernels` of convolutions are
+    `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a single buffer, as an
+    attention's mask is. `forms` are the usual forms of the case's spelling, separated by a space. `features`
+    are its features of training and their options (`optimizer.kind=asgd`), each between spaces, as are
+    `wrapping`, what wrappers are told (`sharding.synced=every`), and `before_spmd`, what an SPMD program does
+    before it enables SPMD. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
+    `empty`. `program` are a program's operators, and `options` their named arguments (`dim=0`), each between
+    spaces; of what JSON lacks stands the text (`p=inf`), and none is a list. A module stands as the function
     that it calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of
     another.
     """
