@@ -1,6 +1,6 @@
 """The facts that a ledger's entry may name: of a case in `where`, and of a divergence in `what`, as words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from difftest.cases import evenness
 from difftest.cases.case import Case, uneven_cuts
@@ -95,7 +95,6 @@ def facts(case: Case) -> Mapping[str, str]:
     parameters, layers = case.layout.parameters, list(walk(case.model.layers))
     kernels = [parameters[f"{path}.{name}"] for path, layer in layers for name in layer.KERNELS]
     buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in layers)
-    operators = case.model.operators.values()
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),
@@ -116,8 +115,8 @@ def facts(case: Case) -> Mapping[str, str]:
         "features": "".join(f" {word} " for feature in case.training_features for word in _words(feature)),
         "wrapping": "".join(f" {one} " for one in _wrapping(case)),
         "shards": evenness.of_case(case),
-        "program": "".join(f" {function_called(operator.title)} " for operator in operators),
-        "options": "".join(f" {option} " for operator in operators for option in _options(operator)),
+        "program": "".join(f" {function_called(one.title)} " for one in case.model.operators.values()),
+        "options": "".join(f" {option} " for option in _options(case.model.operators.values())),
         "tied": "yes" if any(layer.borrows() for _, layer in layers) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
@@ -156,8 +155,9 @@ def _words(feature: Feature) -> Iterator[str]:
     yield from (f"{feature.name}.{option}={value}" for option, value in feature.options.items())
 
 
-def _options(operator: Operator) -> Iterator[str]:
+def _options(operators: Iterable[Operator]) -> Iterator[str]:
     """The named arguments, of a module's class too, that are neither tensors nor lists, as `name=value`."""
-    for name, value in operator.named_arguments.items():
-        if not isinstance(value, Items | Reference):
-            yield f"{name}={value.text if isinstance(value, Named) else value}"
+    for operator in operators:
+        for name, value in operator.named_arguments.items():
+            if not isinstance(value, Items | Reference):
+                yield f"{name}={value.text if isinstance(value, Named) else value}"
