@@ -26,6 +26,7 @@ from difftest.cases.layers.operator import Operand, Operator, Reference
 from difftest.cases.model import Model
 from difftest.cases.twins import PATH, is_twin, no_twin, twin
 from difftest.ground import plugins
+from difftest.ground.errors import UnsupportedError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
@@ -233,6 +234,21 @@ def test_a_definition_refuses_arguments_that_it_does_not_have(operator: dict[str
     reason = operators.lacks(case)
     assert words in reason
     assert bool(words) == bool(reason)
+
+
+def test_a_definition_that_fails_is_refused_and_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(np: Any, x: Any) -> Any:  # noqa: ANN401  arrays
+        msg = "no such dim"
+        raise IndexError(msg)
+
+    monkeypatch.setattr(operators, "function", lambda _call: failing)
+    case = a_program(
+        Operator(
+            operator="neg", call="torch.neg", operands={"input": INPUT}, arguments=(Reference(name="input"),)
+        )
+    )
+    with pytest.raises(UnsupportedError, match="no such dim"):
+        definition.defined(case, Trace(steps=({},)))
 
 
 def test_what_is_written_into_a_given_tensor_has_no_loss() -> None:

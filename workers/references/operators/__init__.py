@@ -204,26 +204,25 @@ def _whole(values: Array, dtype: str) -> Array:
 
 def loss(case: Case, computed: Mapping[str, Array], np: Any) -> Array:  # noqa: ANN401  a module
     """The sum of the results that have a gradient, times their drawn numbers; None where none has one."""
+    tracked = _tracked(case)
     used = {
         name: value
         for name, value in computed.items()
-        if np.issubdtype(value.dtype, np.floating) and name.partition(".")[0] in _differentiated(case)
+        if np.issubdtype(value.dtype, np.floating) and name.partition(".output")[0] in tracked
     }
     parts = [(value * numbers.cotangent(case, name, value.shape)).sum() for name, value in used.items()]
     return sum(parts) if parts else None
 
 
-def _differentiated(case: Case) -> frozenset[str]:
-    """The operators whose results have gradients: those that are given a tensor which has one.
+def _tracked(case: Case) -> frozenset[str]:
+    """The operands that have a gradient, and the paths of operators that are given one or a result of such.
 
     Autograd does not follow what is written into the operand `out`.
     """
-    chosen = set[str]()
+    tracked = set[str]()
     for path, layer in case.model.operators.items():
-        own = (name for name, operand in layer.operands.items() if operand.is_float and operand.gradient)
-        tensors = {full_name(path, name) for name in own}
-        read = {full_name(path, name) for name in layer.references()}
-        earlier = {name for name in read if name.partition(".")[0] in chosen}
-        if layer.form != "out" and (read & tensors or earlier):
-            chosen.add(path)
-    return frozenset(chosen)
+        tracked |= {f"{path}.{name}" for name, one in layer.operands.items() if one.is_float and one.gradient}
+        read = {full_name(path, name).partition(".output")[0] for name in layer.references()}
+        if layer.form != "out" and read & tracked:
+            tracked.add(path)
+    return frozenset(tracked)
