@@ -13,7 +13,7 @@ from sharded_cases import GRID, MEGATRON, S0, TRANSFORMER, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.dropout import Dropout
-from difftest.cases.layout import Layout, Mesh
+from difftest.cases.layout import Layout, Mesh, Placements
 from difftest.cases.model import Model
 from difftest.cases.options import Feature
 from difftest.cases.twins import twin
@@ -36,7 +36,8 @@ def original() -> Case:
 
 def on_a_grid() -> Case:
     """A perceptron, data parallel over one axis and tensor parallel over the other."""
-    cut = {name: (R, placement) for name, placement in MEGATRON.items()} | {"": (R, R)}
+    cut: dict[str, Placements] = {"": (R, R)}
+    cut |= {name: (R, placement) for name, placement in MEGATRON.items()}
     training = msgspec.structs.replace(TRAINING, loss="mse")
     return a_sharded_case(GRID, (S0, R), cut, training=training)
 

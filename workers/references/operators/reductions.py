@@ -138,7 +138,7 @@ def norm(
     dtype: str | None = None,
 ) -> Array:
     """The p-norm of all elements, or along dims; Frobenius' is the 2-norm."""
-    return vector_norm(np, x, 2 if p in {None, "fro"} else p, dim, keepdim)
+    return vector_norm(np, x, 2 if p is None or isinstance(p, str) else p, dim, keepdim)
 
 
 def logsumexp(np: Array, x: Array, dim: Dims, keepdim: bool = False) -> Array:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,14 +33,14 @@ def _log1p_of_jax() -> Callable[[Array], Array]:
     import jax
     from jax import numpy as arrays
 
-    @jax.custom_jvp
-    def log1p(x: Array) -> Array:
+    def by_quotient(x: Array) -> Array:
         added = 1 + x
         unchanged = added == 1
         return arrays.where(unchanged, x, x * arrays.log(added) / arrays.where(unchanged, 1.0, added - 1))
 
+    log1p: Any = jax.custom_jvp(by_quotient)
     log1p.defjvps(lambda tangent, _result, x: tangent / (1 + x))
-    return log1p
+    return cast("Callable[[Array], Array]", log1p)
 
 
 def magnitude(arrays: Array, x: Array) -> Array:
