@@ -5,6 +5,7 @@ import json
 import operator
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from difftest.jobs.proof.planted_summary import Planted, planted_summary
 from difftest.jobs.proof.rates import passed
 from difftest.jobs.proof.selftest_cases import SORTED, DrawnCases
 from difftest.jobs.proof.sweep import detection_curve, sweep
-from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 from workers import faults, gpus
 from workers.faults import PlantedFault
@@ -263,17 +264,24 @@ def test_a_defect_that_needs_more_gpus_is_planted_only_by_name(
 @pytest.mark.parametrize(("twins_of", "cases"), [("", 1 + FURTHER_CASES), ("features", 1)])
 def test_a_fault_of_torch_itself_is_searched_for_in_no_further_case(twins_of: str, cases: int) -> None:
     fault = dataclasses.replace(a_fault("a"), backends=("ddp",), twins_of=twins_of)
+    seeds = set[int]()
+
+    def wrong(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        seeds.add(case.seed)
+        return Machine(ddp=always).execute(case, backend, options)
+
     ddp = backend("torch")
     ddp.PROFILE = SimpleNamespace(stands_for_side=False)
     searched = Planting(
         backends={"ddp": ddp},
         cases=lambda _: (tensor_parallel_case(seed=seed) for seed in range(8)),
         most=8,
-        execute=Machine(ddp=always).execute,
+        execute=wrong,
         correct=Machine().execute,
     ).find((fault, "ddp"))
     assert searched.detected
-    assert len(searched.hits) == cases
+    assert len(searched.hits) == (0 if twins_of else cases)
+    assert len(seeds) == cases if twins_of else len(seeds) >= cases
 
 
 def test_the_least_of_the_first_cases_comes_first_where_a_fault_is_of_torch_itself() -> None:

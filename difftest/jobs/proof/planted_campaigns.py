@@ -82,8 +82,8 @@ class Planting:
     def find(self, planted: tuple["PlantedFault", str]) -> Planted:
         """Plants a defect into a backend and runs cases until it is found.
 
-        `FURTHER_CASES` more are run for their fingerprints; none for a defect of torch itself, of which each
-        optimizer and each layer has its own.
+        `FURTHER_CASES` more are run for their fingerprints; none for a defect of torch itself: two wrong formulas
+        of one optimizer, or of one layer, have one.
         """
         defect, name = planted
         blame = defect.blame if defect.in_torch else f"{self.backends[name].SIDE} {defect.blame}"
@@ -95,7 +95,7 @@ class Planting:
         for progress in self._campaign(defect, name):
             examined = progress.result
             comparison = examined.comparisons.get(name, Comparison(verdict="inconclusive"))
-            if not examined.case.model.is_program:
+            if not examined.case.model.is_program and not defect.in_torch:
                 hits += [(examined.case.path, first.fingerprint) for first in comparison.divergences[:1]]
             new = [finding for finding in progress.new if finding.divergence.backend == name]
             if result is None and new:
