@@ -82,8 +82,8 @@ class Planting:
     def find(self, planted: tuple["PlantedFault", str]) -> Planted:
         """Plants a defect into a backend and runs cases until it is found.
 
-        `FURTHER_CASES` more are run for their fingerprints; none for a defect of torch itself: two wrong formulas
-        of one optimizer, or of one layer, have one.
+        `FURTHER_CASES` more are run for their fingerprints; none for a defect of torch itself: two wrong
+        formulas of one optimizer, or of one layer, have one.
         """
         defect, name = planted
         blame = defect.blame if defect.in_torch else f"{self.backends[name].SIDE} {defect.blame}"
