@@ -135,6 +135,18 @@ WORDS = Training(loss="cross_entropy")
         ("no_broadcast", a_case(), "torch_ddp", "init_sync=False"),
         ("changing_number", a_case(), "xla_spmd", "loss = loss * 2.0 ** (1 + step % 8)"),
         ("unoptimised", a_case(), "xla_replica", "--xla_backend_optimization_level=0"),
+        (
+            "bare_to_local",
+            a_case((*LINEAR, Redistribute(width=2, dims=(0,), by="to_local"))),
+            "torch_dtensor",
+            "x.to_local()",
+        ),
+        (
+            "local_map",
+            a_case((*LINEAR, Redistribute(width=2, dims=(0,), by="to_local"))),
+            "torch_dtensor",
+            "local_map(",
+        ),
     ],
 )
 def test_a_usual_form_is_in_the_script_of_a_case_that_has_it(
