@@ -41,6 +41,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "clip_by_value": {"value": 0.015625},
     "distributed_checkpoint": {"step": 2, "resharded": True},
     "evaluation": {},
+    "forwards_first": {"backward": "once"},
     "frozen": {"name": "0.weight"},
     "frozen_layers": {"first": 0, "count": 1},
     "gradient_scaler": {"step": 1},
@@ -50,6 +51,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "mixed_precision": {"reduce": "float32", "output": "policy"},
     "nesterov": {},
     "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
+    "own_function": {"outputs": 2},
     "parameter_groups": {"decay": 0.25},
     "reentrant_checkpoint": {},
     "save_and_load": {"step": 2},
@@ -98,7 +100,10 @@ def importable(backend: str) -> bool:
 def with_feature(name: str) -> Case:
     kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
     again = name == "reentrant_checkpoint"
-    training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
+    parts = 2 if name == "forwards_first" else 1
+    training = Training(
+        steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again, accumulation=parts
+    )
     model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
     return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
@@ -118,7 +123,7 @@ WITH_OPTION = {
 
 OF_WRAPPERS = (
     *("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy"),
-    *("state_without_optimizer", "frozen_layers_trained"),
+    *("state_without_optimizer", "frozen_layers_trained", "last_loss_forgotten", "halved_by_own_function"),
 )
 """The planted faults of features that the paths `wrappers` and `pipelines` alone draw."""
 

@@ -54,6 +54,8 @@ def unsupported(case: Case) -> str | None:
         return "FullyShardedDataParallel joins parameters; a feature of the case needs them apart"
     if case.sharded_by.gradient_divide_factor is not None or case.sharded_by.summed:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
+    if case.sharded_by.wrapped == "ties":
+        return "FullyShardedDataParallel does not support shared parameters in submodules of their own"
     if case.sharded_by.offload:
         return "FullyShardedDataParallel offloads from an accelerator alone"
     return torch_fsdp.unsupported(case)

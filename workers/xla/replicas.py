@@ -43,7 +43,7 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
-    if any(isinstance(one, Collective) and one.learned is not UNSET for one in case.model.layers):
+    if any(isinstance(layer, Collective) and layer.learned is not UNSET for layer in case.model.layers):
         return "collectives that gradients go through are those of torch's process groups"
     return mixed_rows(case) or stages(case) or _machine(case) or _reads(case)
 
