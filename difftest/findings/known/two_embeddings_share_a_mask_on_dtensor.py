@@ -1,6 +1,6 @@
 """DTensor: two sharded embeddings of equal shape share one mask, and the second fails where its tokens differ.
 
-torch 2.9.0 on the CPU. A model with tables of tokens and of positions of one size, as a small BERT, does this.
+torch 2.9.0 and 2.15.0 on the CPU. A model with tables of tokens and of positions of one size, as a small BERT, does this.
 The process group is torch's fake one: nothing is communicated before the failure.
 """
 
