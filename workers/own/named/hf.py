@@ -9,6 +9,7 @@ import copy
 import importlib
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -173,7 +174,9 @@ def _is_data(key: str, value: object) -> bool:
         return bool(WORD.fullmatch(value)) and not PLACES.fullmatch(key)
     if isinstance(value, list | tuple):
         return all(_is_data(key, one) for one in value)
-    return value is None or isinstance(value, bool | int | float | Mapping)
+    if isinstance(value, float):
+        return math.isfinite(value)  # JSON has no infinity
+    return value is None or isinstance(value, bool | int | Mapping)
 
 
 def _small(values: Plain, left: set[str]) -> Plain:
@@ -196,7 +199,7 @@ def _small(values: Plain, left: set[str]) -> Plain:
 
 
 def _with_heads(values: Plain, made: Plain) -> Plain:
-    """The config with as many heads of keys as of queries, where it had equal numbers, and widths for heads."""
+    """The config with as many heads of keys as of queries, where it had equal numbers, and their widths."""
     for keys, queries in (("num_key_value_heads", "num_attention_heads"), ("num_kv_heads", "num_heads")):
         if keys in made and values[keys] == values.get(queries):
             made[keys] = made[queries]
