@@ -35,6 +35,9 @@ WORD = re.compile(r"[A-Za-z0-9_ ,+*-]{0,200}")
 PLACES = re.compile(r".*(path|file|folder|checkpoint|pretrained|weights|repo|url).*", re.IGNORECASE)
 """The names of arguments by which a package could load something."""
 
+CHANCES = ("p", "drop_prob", "dropout_prob")
+"""What modules of dropout, of stochastic depth and of labels call the share that they drop."""
+
 SHARED = {"transformers": ("PreTrainedModel", "GenerationMixin"), "diffusers": ("UNet2DModel",)}
 """What takes most of the time to import of packages that import their parts when they are used."""
 
