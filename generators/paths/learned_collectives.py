@@ -69,9 +69,10 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
 
 @st.composite
 def _varied(draw: st.DrawFn, *, layer: Collective) -> Collective:
-    """Half of what gathers or sums up by `nn`: one rank gathers, or a mean is in place of the sum."""
-    if layer.learned != "nn" or not draw(st.booleans()):
+    """Half of what gathers or sums up: one rank gathers, by `nn`, or a mean is in place of the sum."""
+    if not draw(st.booleans()):
         return layer
-    if layer.operation in {"reduce", "all_reduce"} and layer.reduction == "sum":
-        return msgspec.structs.replace(layer, reduction="avg")
-    return msgspec.structs.replace(layer, operation="gather") if layer.operation == "all_gather" else layer
+    if layer.operation == "all_gather":
+        return msgspec.structs.replace(layer, operation="gather", learned="nn")
+    adds = layer.operation in {"reduce", "all_reduce"} and layer.reduction == "sum"
+    return msgspec.structs.replace(layer, reduction="avg") if adds else layer
