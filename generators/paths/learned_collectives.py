@@ -57,7 +57,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """
     exact = case.data.regime == "exact"
     layers = [
-        draw(_varied(layer=one)) if isinstance(one, Collective) and not exact else one
+        draw(_varied(layer=one, exact=exact)) if isinstance(one, Collective) else one
         for one in case.model.layers
     ]
     case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=tuple(layers)))
@@ -68,11 +68,11 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
 
 
 @st.composite
-def _varied(draw: st.DrawFn, *, layer: Collective) -> Collective:
-    """Half of what gathers or sums up: one rank gathers, by `nn`, or a mean is in place of the sum."""
+def _varied(draw: st.DrawFn, *, layer: Collective, exact: bool) -> Collective:
+    """Half of what gathers or sums up: one rank gathers, by `nn`, or a mean is there, which rounds."""
     if not draw(st.booleans()):
         return layer
     if layer.operation == "all_gather":
         return msgspec.structs.replace(layer, operation="gather", learned="nn")
     adds = layer.operation in {"reduce", "all_reduce"} and layer.reduction == "sum"
-    return msgspec.structs.replace(layer, reduction="avg") if adds else layer
+    return msgspec.structs.replace(layer, reduction="avg") if adds and not exact else layer
