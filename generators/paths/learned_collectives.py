@@ -57,11 +57,11 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """
     exact = case.data.regime == "exact"
     layers = [
-        draw(_varied(layer=one, exact=exact)) if isinstance(one, Collective) else one
-        for one in case.model.layers
+        draw(_varied(layer=layer, exact=exact)) if isinstance(layer, Collective) else layer
+        for layer in case.model.layers
     ]
     case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=tuple(layers)))
-    if all(not isinstance(one, Collective) or one.reduction in {"sum", "avg"} for one in layers):
+    if all(not isinstance(layer, Collective) or layer.reduction in {"sum", "avg"} for layer in layers):
         return case
     data = msgspec.structs.replace(case.data, regime="normal")
     return msgspec.structs.replace(case, data=data, dtype="float32")

@@ -200,7 +200,7 @@ def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
 def stages(case: Case) -> str:
     """The first layer of every stage, and the one after its last, as a list of pairs."""
     layers = case.staged.layers(len(case.model.layers)) if case.staged else []
-    return python([(one.start, one.stop) for one in layers])
+    return python([(layer.start, layer.stop) for layer in layers])
 
 
 def stages_of_ranks(case: Case, ranks: int) -> list[list[int]]:

@@ -17,7 +17,8 @@ from difftest.cases.options import Feature
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import refusal, render
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
 from workers.training import tp_plan
 
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)

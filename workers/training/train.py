@@ -48,7 +48,6 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
     forms = case.forms if session.spelled else Spelling()
     features = made_features(case.training_features, plain=not session.spelled, done=session.does)
     features.require(session.reads_values)
-    made.require(case, session.reads_values)
     plan = Plan(
         sequence=case.model.sequence,
         operators=features.operators(spelling.operators(session.operators, forms)),
@@ -187,7 +186,7 @@ class _Run:
         """
         self.report(Stage.FORWARD, step)
         ranks = batches_of_ranks(self.case)
-        buffers = {name: one.clone() for name, one in self.module.named_buffers()}
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
         for rows in ranks:
             _fill(self.module, buffers)
@@ -195,9 +194,9 @@ class _Run:
             outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)
             with self._wide():
                 loss.backward()
-            given.append({place: one.detach() for place, one in outputs.items()})
+            given.append({place: output.detach() for place, output in outputs.items()})
             losses.append(loss.detach())
-            left = left or {name: one.clone() for name, one in self.module.named_buffers()}
+            left = left or {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         _fill(self.module, left)
         self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), 0, 1.0)
         shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
