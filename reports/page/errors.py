@@ -134,7 +134,7 @@ def _marks(beyond: pd.DataFrame, scale: _RatioScale, most: int) -> tuple[Mark, .
     """
     links = beyond["fingerprint"].astype("object").fillna("")
     runs = beyond.assign(across=beyond["ratio"].map(scale.across), link=links)
-    together: dict[tuple[str, int, str], list[Any]] = {}
+    together: dict[tuple[Any, ...], list[Any]] = {}
     for row in runs.itertuples():
         together.setdefault((row.kind, row.across, row.link), []).append(row)
     marks = [_mark(rows[0], len(rows)) for rows in together.values()]

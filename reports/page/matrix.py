@@ -70,8 +70,8 @@ def _map(
     unknown = Counter(zip(own["row"], own["backend"].astype("str"), strict=True))
     links = dict[tuple[str, str], str]()
     on_page = {finding.fingerprint for finding in report.findings}
-    for each in (own, diverging):  # what needs somebody goes first
-        texts = (each[name].astype("object").tolist() for name in ("row", "backend", "fingerprint"))
+    for shown in (own, diverging):  # what needs somebody goes first
+        texts = (shown[name].astype("object").tolist() for name in ("row", "backend", "fingerprint"))
         for row, backend, fingerprint in zip(*texts, strict=True):
             if fingerprint in on_page:
                 links.setdefault((row, backend), fingerprint)
