@@ -409,6 +409,12 @@ SEGFAULT = "step 0, backward, rank 1: SIGSEGV: Fatal Python error: Segmentation 
             shown("xla_spmd", "recompile", detail="step 3: 1 new graphs; x"),
             {"detail": "step 3: 7 new graphs; x"},
         ),
+        (
+            "changing_number",
+            a_case(training=Training(steps=5, accumulation=2)),
+            shown("xla_spmd", "recompile", detail="step 3: 2 new graphs; x"),
+            {"detail": "step 3: 3 new graphs; x"},
+        ),
     ],
 )
 def test_a_fault_of_a_usual_form_is_known_and_another_one_of_the_same_case_is_not(

@@ -46,7 +46,7 @@ def adafactor(gradient: Tensor, state: State, rate: float) -> Tensor:
         )
     change = gradient / squares.sqrt().clamp(min=least)
     size, change_size = (one.square().mean().sqrt() for one in (state["parameter"], change))
-    return size.clamp(min=1e-3) * min(rate, step**-0.5) * change / change_size.clamp(min=1.0)
+    return cast("Tensor", size.clamp(min=1e-3) * min(rate, step**-0.5) * change / change_size.clamp(min=1.0))
 
 
 def adagrad(gradient: Tensor, state: State, rate: float) -> Tensor:

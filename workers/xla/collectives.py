@@ -86,7 +86,7 @@ def _dispatch(
                 for source, target in zip(group, [*group[1:], group[0]], strict=True)
             ]
             return [xm.collective_permute(parcel, pairs) for parcel in parcels]
-        case "reduce" | "scatter":
+        case "reduce" | "scatter" | "gather":
             msg = f"torch_xla's xla_model has no {spec.operation}"
             raise UnsupportedError(msg)
 

@@ -4,6 +4,7 @@ torch 2.9.0. `from_local` gives the gradient as a replica, and `to_local` takes 
 Exits 0 while the fault is there.
 """
 
+import sys
 import tempfile
 
 import torch
@@ -21,7 +22,7 @@ def main(rank: int, rendezvous: str) -> None:
     actual = x.grad.full_tensor().tolist()
     if rank == 0:
         print(f"expected [1.0, 1.0], actual {actual}")
-    raise SystemExit(actual == [1.0, 1.0])
+    sys.exit(actual == [1.0, 1.0])
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def hooks(options: Options) -> Hooks:
     def place(module: nn.Module) -> nn.Module:
         for inner in module.modules():
             if type(inner) is nn.Linear:
-                inner.forward = _through(inner, options.outputs)  # type: ignore[method-assign]
+                inner.forward = _through(inner, options.outputs)  # type: ignore[method-assign, assignment]
         return module
 
     return Hooks(place=place)
