@@ -55,6 +55,10 @@ coverage:
 docs:
     python docs/generate.py
 
+# Compute the figures of docs/figures.toml again; says which were out of date, and writes them.
+figures:
+    python tools/figures.py
+
 # Build the documentation's site in site/; needs the extra `docs`.
 site:
     mkdocs build --strict

@@ -6,7 +6,7 @@ most bugs need two features at once. The walk starts anew every `BLOCK` cases, s
 depends on its block alone, and not on what was generated before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeAlias
@@ -24,18 +24,10 @@ Cost: TypeAlias = tuple[object, ...]
 """Learnable, exact, many ranks, dtype and early start, or only the first of them."""
 
 
-def _expected(case: Case) -> frozenset[Signature]:
-    return expected(features(case))
-
-
 @dataclass(slots=True)
 class Walk:
-    """The cases chosen so far in one block, the pairs of features that they cover, and what they reach.
+    """The cases chosen so far in one block, the pairs of features that they cover, and what they reach."""
 
-    `expects` says what a case probably reaches.
-    """
-
-    expects: Callable[[Case], frozenset[Signature]] = _expected
     chosen: list[Case] = field(default_factory=list)
     covered: set[tuple[str, str]] = field(default_factory=set)
     reached: set[Signature] = field(default_factory=set)
@@ -50,11 +42,11 @@ class Walk:
         best = max(rivals, key=self._worth)
         self.chosen.append(best)
         self.covered |= pairs(best)
-        self.reached |= self.expects(best)
+        self.reached |= expected(features(best))
 
     def _worth(self, case: Case) -> tuple[int, int]:
         """How many things the case probably reaches that no earlier one did, and how many pairs it adds."""
-        new = self.expects(case) - self.reached
+        new = expected(features(case)) - self.reached
         return sum(signature.things for signature in new), len(pairs(case) - self.covered)
 
 

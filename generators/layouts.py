@@ -109,16 +109,12 @@ def _draw_others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str,
     for path, layer in walk(model.layers):
         own = draw(load(layer.kind).placements(layer=layer, size=size, cut=cuts.get(path, "whole")))
         placed |= {f"{path}.{name}": placement for name, placement in own.items()}
-    _follow_tie(model, placed)
-    return placed
-
-
-def _follow_tie(model: Model, placed: dict[str, Placement]) -> None:
-    """A tied layer's bias goes with the rows of the embedding's weight, which are the layer's outputs."""
+    # A tied layer's bias goes with the rows of the embedding's weight, which are the layer's outputs
     for path, layer in walk(model.layers):
         source = layer.borrows().get("weight")
         if source and "bias" in layer.shapes() and placed[source] == Shard(0):
             placed[f"{path}.bias"] = Shard(0)
+    return placed
 
 
 def _pairs(layers: tuple[Layer, ...], prefix: str = "") -> Iterator[tuple[str, str]]:

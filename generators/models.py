@@ -8,12 +8,14 @@ import functools
 import itertools
 from typing import Literal, TypeAlias
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.model import Model, width_out
 from generators.chances import always, mixed, sometimes, weighted
 from generators.layers import Layers, middle_blocks
@@ -169,3 +171,14 @@ def _heads(draw: st.DrawFn, *, width: int, unit: int) -> Layers:
     outputs = draw(mixed((7, widths(unit=unit)), (1, always(1))))
     head = draw_linear(draw, inputs=width, outputs=outputs)
     return draw(weighted((3, (head,)), (1, ())))
+
+
+@st.composite
+def repeated(draw: st.DrawFn, *, model: Model) -> Model:
+    """The model with one of its residual blocks applied two or three times; the same where it has none."""
+    blocks = [index for index, layer in enumerate(model.layers) if isinstance(layer, Residual)]
+    if not blocks:
+        return model
+    layers, at = list(model.layers), draw(st.sampled_from(blocks))
+    layers[at] = msgspec.structs.replace(layers[at], times=draw(st.integers(2, 3)))
+    return msgspec.structs.replace(model, layers=tuple(layers))

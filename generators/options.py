@@ -16,6 +16,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Layout, Replicate
 from difftest.cases.model import Model
 from difftest.cases.options import ACTS, WHOLE, Act, Replication, SdpaKernel, Spelling, Start
@@ -127,6 +128,12 @@ def _is_whole(layout: Layout) -> bool:
     return all(at == Replicate() for placements in layout.parameters.values() for at in placements)
 
 
+def _leaves_dtensors(case: Case) -> bool:
+    """Whether activations leave DTensors and come back."""
+    layers = (layer for _, layer in walk(case.model.layers))
+    return any(isinstance(layer, Redistribute) and layer.by == "to_local" for layer in layers)
+
+
 CONCERNS: Mapping[str, Callable[[Case], bool]] = {
     "torch_loss": lambda _case: True,
     "optimizer_before": lambda _case: True,
@@ -141,6 +148,8 @@ CONCERNS: Mapping[str, Callable[[Case], bool]] = {
     "no_broadcast": lambda case: _is_whole(case.layout) and not case.replication.own_weights,
     "verified_shapes": lambda case: _is_whole(case.layout),
     "unoptimised": lambda _case: True,
+    "bare_to_local": _leaves_dtensors,
+    "local_map": _leaves_dtensors,
 }
 """The usual forms, each with whether it has something to change in a case."""
 

@@ -134,7 +134,9 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
     """Cases of one description on one path."""
     model = Model(layers=(description.layer,))
     layout = _possible(description.layer, draw(_layouts(description, model, path, max_world_size)))
-    apart = _has_own_batches(draw, description.layer, layout)
+    # Half of the cases in which rows influence each other are what wrappers compute: a batch a rank
+    possible = not description.layer.rowwise and description.layer.parts_run and layout.data_ranks > 1
+    apart = possible and draw(st.booleans())
     model = Model(layers=(msgspec.structs.replace(description.layer, by_rank=apart),))
     dtypes = _dtypes(description)
     dtype = draw(weighted(*((6 if name == "float32" else 2, name) for name in dtypes)))
@@ -169,12 +171,6 @@ def _frozen(draw: st.DrawFn, case: Case) -> tuple[Feature, ...] | msgspec.UnsetT
         return msgspec.UNSET
     name, choices = draw(equally(*possible))
     return (Feature(name=name, options=draw(drawn_from(choices))),)
-
-
-def _has_own_batches(draw: st.DrawFn, layer: Own, layout: Layout) -> bool:
-    """Half of the cases in which rows influence each other are what wrappers compute: a batch a rank."""
-    possible = not layer.rowwise and layer.parts_run and layout.data_ranks > 1
-    return possible and draw(st.booleans())
 
 
 @st.composite

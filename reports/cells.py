@@ -20,7 +20,12 @@ _SMALL = 1e-3
 def shown(value: object) -> str:
     """`value` in a few characters: two or three significant digits, thousands apart, a dash for nothing."""
     if isinstance(value, float) and not math.isnan(value):
-        return _float(value)
+        if abs(value) >= FLOORS_MOST:
+            return "\N{INFINITY}" if value > 0 else "-\N{INFINITY}"
+        if value and not _SMALL <= abs(value) < _LARGE:
+            mantissa, exponent = f"{value:.1e}".split("e")
+            return f"{mantissa}e{int(exponent)}"
+        return f"{value:#.3g}".rstrip(".") if 0 < abs(value) < _WHOLE else f"{value:,.0f}"
     if isinstance(value, float) or value is None or value is pd.NA or value is pd.NaT or value == "":
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -54,12 +59,3 @@ def rows(table: pd.DataFrame) -> list[list[str]]:
     """The cells of `table` as people read them."""
     columns = [[shown(value) for value in table[name].astype(object).tolist()] for name in table.columns]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _float(value: float) -> str:
-    if abs(value) >= FLOORS_MOST:
-        return "\N{INFINITY}" if value > 0 else "-\N{INFINITY}"
-    if value and not _SMALL <= abs(value) < _LARGE:
-        mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    return f"{value:#.3g}".rstrip(".") if 0 < abs(value) < _WHOLE else f"{value:,.0f}"

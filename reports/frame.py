@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from difftest.cases import twins
 from difftest.cases.case_number import CaseNumber
 from difftest.records import columns as recorded
 from difftest.records.columns import MEASUREMENTS, Texts
@@ -112,7 +113,11 @@ PROGRAM_LOSS = "cotangent"
 
 
 def cases_and_programs(runs: pd.DataFrame) -> tuple[int, int]:
-    """How many cases and how many programs are among some runs; each with its inputs is one."""
+    """How many cases and how many programs are among some runs.
+
+    Each with its inputs is one, and with its twin, which references run.
+    """
+    runs = runs[runs["path"].astype("str") != twins.PATH]
     programs = runs["loss"].astype("str") == PROGRAM_LOSS
     return int(runs.loc[~programs, "case"].nunique()), int(runs.loc[programs, "case"].nunique())
 

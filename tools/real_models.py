@@ -4,23 +4,26 @@
     python tools/real_models.py --layouts ddp,spmd --page docs/real-models.md hf:t5
 
 A row has for each layout `agree`, the known fault, the refusal, or in bold a finding that nobody knows. With
-`--page` the rows are put into that page, beside what it has of other models and layouts.
+`--page` every result is put into that page as soon as it is known, and what the page has is not measured
+again but with `--again`. No model is begun after `--seconds`: the same command continues.
 """
 
 import argparse
 import datetime as dt
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from difftest.cases.case import Case
+from difftest.cases.described import Description
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.ground.installed import versions
 from difftest.jobs.proof import real_models
 from difftest.judge.comparator import Comparison
-from workers.isolate.described import described
+from workers.isolate.described import described_each
 from workers.plain_layouts import LAYOUTS
 
 AGREE, NOT_RUN, KNOWN, REFUSED, UNKNOWN = "agree", "", "fault ", "refused: ", "**"
@@ -38,15 +41,26 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--layouts", default=",".join(LAYOUTS))
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     given = parser.parse_args()
-    layouts, unknown = given.layouts.split(","), 0
+    layouts, unknown, end = given.layouts.split(","), 0, time.monotonic() + given.seconds
     print(*head(layouts), sep="\n", flush=True)
-    for source in given.models:
-        row = dict(zip(layouts, words(source, layouts, given.steps), strict=True))
-        unknown += sum(word.startswith(UNKNOWN) for word in row.values())
+    rows = rows_of(given.page.read_text()) if given.page and not given.again else {}
+    missing = {
+        source: [layout for layout in layouts if rows.get(source, {}).get(layout, NOT_RUN) == NOT_RUN]
+        for source in given.models
+    }
+    for source, description in described_each([source for source in given.models if missing[source]]):
+        row = rows.get(source, {})
+        for layout, word in words(description, missing[source], given.steps):
+            row |= {layout: word}
+            unknown += word.startswith(UNKNOWN)
+            if given.page:
+                put(given.page, source, row, given.steps)
         print(line(source, layouts, row), flush=True)
-        if given.page:
-            put(given.page, source, row, given.steps)
+        if time.monotonic() > end:
+            break
     sys.exit(bool(unknown))
 
 
@@ -60,21 +74,20 @@ def line(source: str, layouts: Sequence[str], row: Mapping[str, str]) -> str:
     return f"| `{source}` | {' | '.join(row.get(layout, NOT_RUN).replace('|', '/') for layout in layouts)} |"
 
 
-def words(source: str, layouts: Sequence[str], steps: int) -> list[str]:
+def words(
+    description: Description | UsageError, layouts: Sequence[str], steps: int
+) -> Iterator[tuple[str, str]]:
     """For every layout what came of a model, or for all of them why it was refused."""
-    try:
-        description = described(source, ())
-    except (UsageError, InfrastructureError) as error:
-        return [f"{REFUSED}{error}"] * len(layouts)
-    row = []
+    if isinstance(description, UsageError):
+        yield from ((layout, f"{REFUSED}{description}") for layout in layouts)
+        return
     for layout in layouts:
         path, backend = LAYOUTS[layout]
         try:
             case = real_models.plain_case(description, path, steps, "float32", backend)
-            row.append(_word(real_models.comparison(case, backend), case))
+            yield layout, _word(real_models.comparison(case, backend), case)
         except (UsageError, InfrastructureError) as error:
-            row.append(f"failed: {error}")
-    return row
+            yield layout, f"failed: {error}"
 
 
 def _word(comparison: Comparison, case: Case) -> str:

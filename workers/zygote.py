@@ -48,6 +48,10 @@ Modules that torch_xla imports ask, and a CUDA that has been asked cannot be use
 """
 
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""The environment variable by which numpy's and scipy's libraries start no threads as they are imported."""
+
+
 @dataclass(slots=True, eq=False)
 class _Client:
     """Somebody who is connected, and the ranks of theirs that run."""
@@ -85,7 +89,7 @@ def preloaded(names: Sequence[str]) -> None:
     Raises `RuntimeError` where that is unfit for forks: it has started threads or used a device.
     """
     of_the_user = [name for name in names if AS_WRITTEN in name]
-    with environment_variables.set_to({BY_NVML: "1", **OFFLINE}):
+    with environment_variables.set_to({BY_NVML: "1", **OFFLINE, **ONE_THREAD}):
         for name in names:
             if AS_WRITTEN not in name:
                 importlib.import_module(name)

@@ -91,7 +91,7 @@ class Campaign:
 
     def ordinary(self) -> Mapping[str, BackendTraits]:
         """The backends that run what is no twin."""
-        return {name: one for name, one in self.backends.items() if name not in self.references}
+        return {name: backend for name, backend in self.backends.items() if name not in self.references}
 
     def running(self, case: Case) -> Mapping[str, BackendTraits]:
         """The backends that a case is compared on."""

@@ -32,7 +32,9 @@ class Spelled:
     reference. Lines: `wrapped` ahead of the first step, in the reference too; `built` when the module is
     made, on the host, and `casts` there where no wrapper does the same; `begun` when the optimizer is made;
     `before` where a step has its batch and not run; `update` before the optimizer's step, and `after` behind
-    `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind.
+    `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind. `forwards_first`:
+    behind the last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
+    itself.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Spelled:
     after: tuple[str, ...] = ()
     zero: str = ""
     reentrant: bool = False
+    forwards_first: str = ""
 
 
 class FeatureOptions(Schema, frozen=True):

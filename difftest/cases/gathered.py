@@ -50,7 +50,8 @@ def prefetched(case: Case) -> list[tuple[str, str, str]]:
 def gathered_alone(case: Case) -> list[str]:
     """Their paths, innermost first, as the case's `sharding` says.
 
-    None of them shares a parameter: FSDP2 requires modules that do in one group, which is the whole model's.
+    None of them shares a parameter, unless ties are to be wrapped: modules that do belong in one group, which
+    is the whole model's.
     """
     layers = list(walk(case.model.layers))
     tied = [path for path, layer in layers if layer.borrows()]
@@ -58,8 +59,10 @@ def gathered_alone(case: Case) -> list[str]:
     match case.sharded_by.wrapped:
         case "blocks":
             wrapped = [path for path, layer in layers if layer.held is not None]
-        case "layers":
+        case "layers" | "ties":
             wrapped = [path for path, layer in layers if layer.shapes() and layer.held is None]
         case "whole":
             wrapped = []
+    if case.sharded_by.wrapped == "ties":
+        return wrapped[::-1]
     return [path for path in reversed(wrapped) if not any(f"{one}.".startswith(f"{path}.") for one in tied)]

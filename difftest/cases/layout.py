@@ -108,6 +108,15 @@ class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             position.insert(0, index)
         return tuple(position)
 
+    def split(self, axis: str) -> dict[str, int]:
+        """The sizes of the axes by name, `axis` being two of them; the second has two ranks where it can."""
+        axes = dict[str, int]()
+        for name, size in self.axes:
+            inner = 2 if size > 2 and size % 2 == 0 else 1  # noqa: PLR2004  a pair
+            parts = {f"{name}_outer": size // inner, f"{name}_inner": inner}
+            axes |= parts if name == axis else {name: size}
+        return axes
+
     def __str__(self) -> str:
         return " x ".join(f"{name}={size}" for name, size in self.axes)
 

@@ -55,7 +55,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def titles(self) -> list[str]:
         """The kinds of the layers in order, the operators of a program, or the class of a user's model."""
         named = self.is_program or self.own is not None
-        return [one.title if named else type(one).__name__ for _, one in walk(self.layers)]
+        return [layer.title if named else type(layer).__name__ for _, layer in walk(self.layers)]
 
     @property
     def tokens(self) -> int:

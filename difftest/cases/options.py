@@ -97,6 +97,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
       to a half of the time. Nobody writes that, but the result has to be the same.
     * `no_implicit_replication`: DTensors without torch's context of that name, where a user's model mixes no
       tensors of its own with them.
+    * `bare_to_local`: activations leave a DTensor by `to_local()`, without the placements of their gradients.
+    * `local_map`: where activations leave a DTensor and come back, it is by torch's `local_map`.
     * `inference`: a program of operators none of whose tensors requires a gradient runs in `inference_mode`.
       Below it torch dispatches operators that it otherwise replaces by others, such as `square`.
     """
@@ -116,6 +118,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     no_implicit_replication: bool = False
     inference: bool = False
     unoptimised: bool = False
+    bare_to_local: bool = False
+    local_map: bool = False
 
 
 FeatureOption: TypeAlias = bool | int | float | str

@@ -38,6 +38,9 @@ PLACES = re.compile(r".*(path|file|folder|checkpoint|pretrained|weights|repo|url
 SHARED = {"transformers": "PreTrainedModel", "diffusers": "ModelMixin"}
 """What takes most of the time to import of packages that import their parts when they are used."""
 
+Path: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_]\w*(\.\w+)*\Z", max_length=200)]
+"""The path of a module in a model."""
+
 Package: TypeAlias = Literal["transformers", "timm", "torchvision", "diffusers"]
 
 
@@ -55,6 +58,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `call` is the class or the entry of `package`, and `config` the class that takes the arguments first, if
     there is one. `targets` are those of the loss: what an input of that name is fed. `loss`: the model
     returns it (`own`), or it is computed from the first output.
+
+    What arguments cannot say is done to the model: `calm` sets what its modules draw by (dropout, stochastic
+    depth) to 0, `cut` shortens the sequences of modules at these paths, and `head` is the path of a
+    classifier in whose place one linear layer is put, as in fine-tuning.
     """
 
     package: Package
@@ -64,6 +71,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     inputs: tuple[Feed, ...]
     targets: Feed
     loss: Literal["own", "mse", "cross_entropy"] = "own"
+    calm: bool = False
+    cut: Mapping[Path, Annotated[int, msgspec.Meta(ge=1)]] = {}
+    head: Path | None = None
 
     @property
     def imports(self) -> tuple[str, ...]:

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import msgspec
 
 from difftest.cases.case import Case, Data, Training
+from difftest.cases.layer import Layer
 from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.residual import Residual
 
 CLIPPING = "training.clipping"
 STRIDES = "collective.memory=strided"
+REPEATED = "block.times"
 
 PLAIN_STEPS = 2
 """One more than shows whether anything was trained: a run may end after its first."""
@@ -17,7 +20,8 @@ PLAIN_STEPS = 2
 def resets(case: Case) -> Iterator[tuple[str, Case]]:
     """Every option that is not at its default, as `Case.option_resets` names it, and the case without it.
 
-    Clipping is one of them, and so are the strides of what a collective is given.
+    Clipping is one of them, and so are the strides of what a collective is given, and that a block is applied
+    several times.
     """
     yield from case.option_resets()
     if case.training.clip_norm is not None:
@@ -25,10 +29,19 @@ def resets(case: Case) -> Iterator[tuple[str, Case]]:
             CLIPPING,
             msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, clip_norm=None)),
         )
+    once = tuple(map(_once, case.model.layers))
+    if once != case.model.layers:
+        yield REPEATED, msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=once))
     first = case.model.layers[0] if case.model.layers else None
     if isinstance(first, Collective) and first.memory is not msgspec.UNSET:
         layers = (msgspec.structs.replace(first, memory=msgspec.UNSET), *case.model.layers[1:])
         yield STRIDES, msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=layers))
+
+
+def _once(layer: Layer) -> Layer:
+    """The layer with no block in it that is applied several times."""
+    once = msgspec.structs.replace(layer, times=1) if isinstance(layer, Residual) else layer
+    return once.holding(tuple(map(_once, once.held))) if once.held else once
 
 
 def plain(case: Case) -> Case:

@@ -14,7 +14,7 @@ MOST_DIVISOR = 1024.0
 MOST_RESHARDED = 64
 
 Synced: TypeAlias = Literal["last", "every", "scattered"]
-Wrapped: TypeAlias = Literal["blocks", "layers", "whole"]
+Wrapped: TypeAlias = Literal["blocks", "layers", "whole", "ties"]
 Prefetched: TypeAlias = Literal["forward", "backward", "both"]
 
 
@@ -30,8 +30,10 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `synced`: the accumulation parts whose gradients are reduced. They are the `last` alone, or `every` one;
       `scattered`: every one is scattered, and the last is reduced over replicas too.
     * `wrapped`: the modules that are gathered by themselves: residual `blocks`, all `layers`, or none, so
-      that the `whole` model is gathered at once.
+      that the `whole` model is gathered at once. `ties`: all layers, those too that share a weight.
     * `offload`: parameters and gradients are kept on the host.
+    * `flattened`: the mesh has two axes in place of the one that shards, as those of shards and of a
+      sequence's pieces, and `DeviceMesh._flatten` makes one of them.
     * `by_older_name`: the factor is set by `set_reduce_scatter_divide_factor`, which is deprecated.
     * `prefetched`: the module that comes next in the `forward` or the `backward` pass, or in `both`, is
       gathered ahead, by `set_modules_to_forward_prefetch` and its like.
@@ -51,6 +53,7 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     synced: Synced = "last"
     wrapped: Wrapped = "blocks"
     offload: bool = False
+    flattened: bool = False
     by_older_name: bool = False
     prefetched: Prefetched | None = None
     kept_between: bool = False

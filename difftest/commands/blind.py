@@ -30,7 +30,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     *,
     as_json: Json,
 ) -> int:
-    """Print how much the known faults hide; this runs no case and needs no framework.
+    """Print how much the known faults hide. It runs no case and needs no framework.
 
     Each share is the part of a backend's cases in which every mismatch of a check counts as known, whatever
     its size, tensor and nature. Exit status 1 if one is above 2 %.
@@ -39,7 +39,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     backends = all_backends()
     drawn = DrawnCases(seed=seed, paths=paths, max_world_size=max_world_size).cases(cases, paths)
-    able = ((case, [name for name, one in backends.items() if not one.unsupported(case)]) for case in drawn)
+    able = (
+        (case, [name for name, backend in backends.items() if not backend.unsupported(case)])
+        for case in drawn
+    )
     rows = blind_shares(read_ledger(ledger), able, utc_today()).rows()
     if as_json:
         print_json({"seed": seed, "cases": cases, "most": MOST, "blind": [row._asdict() for row in rows]})

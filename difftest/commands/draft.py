@@ -28,7 +28,7 @@ def command(target: Path, tracker: Tracker, most_a_day: MostADay, out: Path | No
     """Write an issue for a finding.
 
     Exit status 1 when the finding is reported already, does not reproduce reliably, has no script that shows
-    it, or today has had its most drafts. `difftest file` runs the steps before it too.
+    it, or --most-a-day is reached. `difftest file` also runs the steps before this one.
     """
     filing = Filing.of(read_finding(target), read_ledger())
     issue = write_issue(filing, tracker, most_a_day, out)

@@ -55,7 +55,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     check_runnable(task.case, trust=trust)
     result = _run(task, budget, workers)
     if result is None:
-        _print_absent(task, as_json=as_json)
+        divergence = readable(task.fingerprint) or "any divergence"
+        click.echo(f"case {task.case.id} does not show {divergence} on {task.backend}", err=True)
+        if as_json:
+            print_json({"fingerprint": task.fingerprint, "case": task.case.id, "reduced": None})
         return 1
     task, reduced = result
     keep(task, reduced)
@@ -71,13 +74,6 @@ def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] |
 
     with on_cluster(candidates((task.backend,)), workers=workers, working="minimize") as cluster:
         return search(cluster.campaign("minimize", Corpus(task.file.parent)), task, budget)
-
-
-def _print_absent(task: Task, *, as_json: bool) -> None:
-    divergence = readable(task.fingerprint) or "any divergence"
-    click.echo(f"case {task.case.id} does not show {divergence} on {task.backend}", err=True)
-    if as_json:
-        print_json({"fingerprint": task.fingerprint, "case": task.case.id, "reduced": None})
 
 
 def _print_json(task: Task, reduced: Reduced) -> None:

@@ -25,7 +25,13 @@ def command(source: str | None, *, as_json: Json) -> None:
     if source and ":" in source:
         _print_model(source, as_json=as_json)
     elif source:
-        _print_names(source, as_json=as_json)
+        from workers.isolate.described import listed
+
+        answer = listed(source)
+        if as_json:
+            print_json({"source": source, "version": answer.version, "names": answer.names})
+        else:
+            click.echo("\n".join(answer.names))
     else:
         _print_sources(as_json=as_json)
 
@@ -52,16 +58,6 @@ def _source(name: str) -> Mapping[str, object]:
         return {"source": name, "models": 0, "reason": str(error)}
     example = f"{name}:{listed.example}"
     return {"source": name, "models": len(listed.names), "version": listed.version, "example": example}
-
-
-def _print_names(source: str, *, as_json: bool) -> None:
-    from workers.isolate.described import listed
-
-    answer = listed(source)
-    if as_json:
-        print_json({"source": source, "version": answer.version, "names": answer.names})
-    else:
-        click.echo("\n".join(answer.names))
 
 
 def _print_model(source: str, *, as_json: bool) -> None:

@@ -47,7 +47,7 @@ class NightlyRequest(CampaignRequest):
         int | None,
         option(
             type=click.IntRange(min=1),
-            help="The largest number of new cases.  [default: no limit but --budget]",
+            help="The largest number of new cases.  [default: limited by --budget only]",
         ),
     ] = None
     budget: Annotated[

@@ -85,7 +85,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     options["model"] = take_model(options)
     request = RecordRequest(**options)
     backends = candidates(request.backends)
-    who = [(name, one.SIDE, one.FRAMEWORK) for name, one in backends.items()]
+    who = [(name, backend.SIDE, backend.FRAMEWORK) for name, backend in backends.items()]
     with Working("record") as working:
         recorder = Recorder(request.folder, who)
         recording = Recording(recorder, backends, request.workers, working.counted)

@@ -205,7 +205,7 @@ def _planting(request: SelftestRequest, cluster: Cluster, deadline: float) -> Pl
 
 def _null(request: SelftestRequest, cluster: Cluster) -> tuple[dict[str, Any], StoppedError | None]:
     """The null campaign's entries of the JSON object, of the cases that had been checked when it stopped."""
-    usual = {name: one for name, one in cluster.backends.items() if not one.PROFILE.runs_twins}
+    usual = {name: backend for name, backend in cluster.backends.items() if not backend.PROFILE.runs_twins}
     backends = {name: cluster.backends[name] for name in request.backends} or usual
     campaign = NullCampaign(
         execute=cluster.execute,

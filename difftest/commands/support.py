@@ -29,7 +29,7 @@ GROUP = Group.ASK
 def command(*, as_json: Json, paths: Annotated[tuple[str, ...], paths_option(USUAL_PATHS)]) -> None:
     """Print which backend supports which path, and why it does not support the others.
 
-    The table is over generated cases.
+    A cell is the share of a sample of generated cases that the backend can run.
     """
     table_rows = rows(paths)
     if as_json:

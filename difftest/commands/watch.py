@@ -14,7 +14,7 @@ from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.options import Deciding, Duration, Json, Workers, option, options
 from difftest.jobs.screen.output import print_json
 from difftest.jobs.watch.releases import PACKAGES, Release, in_file, in_index, newer, parsed
-from difftest.jobs.watch.watch import Watch, Watched, watch
+from difftest.jobs.watch.watch import Watch, watch
 
 GROUP = Group.FIND
 
@@ -109,7 +109,9 @@ def command(out: Path, **given: Any) -> int:  # noqa: ANN401  what the decorator
         click.echo(f"page: {files[-1]}")
         if watched.left:
             click.echo("the time was over before everything was tried; the same command goes on")
-    return _status(watched, counts)
+    if counts[Became.BROKEN]:
+        return 1
+    return InfrastructureError.status if watched.left or watched.problems else 0
 
 
 def _releases(request: WatchRequest) -> tuple[Release, ...]:
@@ -122,9 +124,3 @@ def _releases(request: WatchRequest) -> tuple[Release, ...]:
     listed = ", ".join(map(str, releases)) or "none"
     click.echo(f"releases that were not tried yet: {listed}", err=True)
     return releases
-
-
-def _status(watched: Watched, counts: dict[str, int]) -> int:
-    if counts[Became.BROKEN]:
-        return 1
-    return InfrastructureError.status if watched.left or watched.problems else 0

@@ -69,12 +69,13 @@ def blind_places(
     It is that of the stage in which it is greatest.
     """
     actual = facts(case)
-    wide = (entry for entry in ledger.counting(today) if _hides_anything(entry))
+    # What an entry asks for beside this, a run alone can show
+    wide = (entry for entry in ledger.counting(today) if not (entry.predicts or entry.decided_by))
     about = [entry for entry in wide if entry.covers(case, actual=actual)]
     compared = {
-        name: _grouped(one.TRAITS.places(case))
-        for name, one in checks.load_all().items()
-        if one.TRAITS.places
+        name: _grouped(check.TRAITS.places(case))
+        for name, check in checks.load_all().items()
+        if check.TRAITS.places
     }
     return {
         backend: {
@@ -84,11 +85,6 @@ def blind_places(
         }
         for backend in backends
     }
-
-
-def _hides_anything(entry: Entry) -> bool:
-    """Whether an entry asks for nothing that a run alone can show."""
-    return not (entry.predicts or entry.decided_by)
 
 
 def _grouped(places: Iterable[tuple[Stage, str]]) -> dict[Stage, list[str]]:
@@ -117,7 +113,8 @@ def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tenso
         replace(shown, step=step, tensor=tensor, operator=named[tensor])
         for step, tensor in product(steps, tensors)
     ]
-    return sum(all(_is_hidden(ours, one) for one in _mismatches(place)) for place in places) / len(places)
+    hidden = sum(all(_is_hidden(ours, mismatch) for mismatch in _mismatches(place)) for place in places)
+    return hidden / len(places)
 
 
 def _is_of(entry: Entry, pair: Pair) -> bool:

@@ -1,6 +1,6 @@
 """The facts that a ledger's entry may name: of a case in `where`, and of a divergence in `what`, as words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from difftest.cases import evenness
 from difftest.cases.case import Case, uneven_cuts
@@ -25,6 +25,7 @@ FACTS = (
     "clipping",
     "accumulation",
     "cuts",
+    "rows",
     "kernels",
     "bucket_view",
     "lone_tensor",
@@ -75,26 +76,25 @@ def shown_facts(shown: Divergence) -> Mapping[str, str]:
 
 
 def facts(case: Case) -> Mapping[str, str]:
-    """The `FACTS` of a case. `layers` are the layers' kinds (`_kinds`), separated by a space.
+    """The `FACTS` of a case.
 
-    `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
-    `accumulation` is how parts are accumulated, `loop` or `scan`, and `none` where there is one.
-    `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
-    convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
-    single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
-    by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
-    between spaces, as are `wrapping`, what wrappers are told (`sharding.synced=every`), and `before_spmd`,
-    what an SPMD program does before it enables SPMD. `shards` are `whole`, `even`, `uneven` or, where a rank
-    holds nothing of a tensor, `empty`. `program` are a program's operators, and `options` their named
-    arguments (`dim=0`), each between spaces; of an argument that JSON lacks its text stands there (`p=inf`),
-    and none that is a list. A module stands as the function that it calls, with the named arguments of its
-    class. `tied` is `yes` where a layer has the weight of another.
+    `layers` are the layers' kinds (`_kinds`), separated by a space. `layer_options` are the layers' own
+    notable features, sorted, each with a semicolon behind it. `accumulation` is how parts are accumulated,
+    `loop` or `scan`, and `none` where there is one. `clipping` and `bucket_view` (DDP's) are `on` or `off`,
+    `cuts` are `even` or `uneven`, as are `rows` (of a part, however placed), `kernels` of convolutions are
+    `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a single buffer, as an
+    attention's mask is. `forms` are the usual forms of the case's spelling, separated by a space. `features`
+    are its features of training and their options (`optimizer.kind=asgd`), each between spaces, as are
+    `wrapping`, what wrappers are told (`sharding.synced=every`), and `before_spmd`, what an SPMD program does
+    before it enables SPMD. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
+    `empty`. `program` are a program's operators, and `options` their named arguments (`dim=0`), each between
+    spaces; of what JSON lacks stands the text (`p=inf`), and none is a list. A module stands as the function
+    that it calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of
+    another.
     """
-    parameters = case.layout.parameters
-    kernels = [
-        parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS
-    ]
-    buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in walk(case.model.layers))
+    parameters, layers = case.layout.parameters, list(walk(case.model.layers))
+    kernels = [parameters[f"{path}.{name}"] for path, layer in layers for name in layer.KERNELS]
+    buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in layers)
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),
@@ -103,26 +103,23 @@ def facts(case: Case) -> Mapping[str, str]:
         "loss": case.training.loss,
         "regime": case.data.regime,
         "layers": " ".join(_kinds(case)),
-        "layer_options": "".join(f"{one}; " for one in sorted(_of_layers(case))),
+        "layer_options": "".join(f"{option}; " for option in sorted(_of_layers(case))),
         "clipping": "off" if case.training.clip_norm is None else "on",
         "accumulation": case.start.accumulation if case.training.accumulation > 1 else "none",
         "cuts": "uneven" if uneven_cuts(case) else "even",
+        "rows": "uneven" if any(case.part_rows % ranks for ranks in case.layout.mesh.shape) else "even",
         "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
-        "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
+        "features": "".join(f" {word} " for feature in case.training_features for word in _words(feature)),
         "wrapping": "".join(f" {one} " for one in _wrapping(case)),
         "shards": evenness.of_case(case),
-        "program": "".join(f" {one} " for one in _program(case)),
-        "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
-        "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
+        "program": "".join(f" {function_called(one.title)} " for one in case.model.operators.values()),
+        "options": "".join(f" {option} " for option in _options(case.model.operators.values())),
+        "tied": "yes" if any(layer.borrows() for _, layer in layers) else "no",
         "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
-
-
-def _program(case: Case) -> Iterator[str]:
-    yield from (function_called(layer.title) for layer in case.model.operators.values())
 
 
 def _wrapping(case: Case) -> Iterator[str]:
@@ -149,7 +146,7 @@ def _kinds(case: Case) -> list[str]:
 
 
 def _of_layers(case: Case) -> set[str]:
-    return {one for _, layer in walk(case.model.layers) for one in layer.features()}
+    return {feature for _, layer in walk(case.model.layers) for feature in layer.features()}
 
 
 def _words(feature: Feature) -> Iterator[str]:
@@ -158,8 +155,9 @@ def _words(feature: Feature) -> Iterator[str]:
     yield from (f"{feature.name}.{option}={value}" for option, value in feature.options.items())
 
 
-def _options(operator: Operator) -> Iterator[str]:
+def _options(operators: Iterable[Operator]) -> Iterator[str]:
     """The named arguments, of a module's class too, that are neither tensors nor lists, as `name=value`."""
-    for name, value in operator.named_arguments.items():
-        if not isinstance(value, Items | Reference):
-            yield f"{name}={value.text if isinstance(value, Named) else value}"
+    for operator in operators:
+        for name, value in operator.named_arguments.items():
+            if not isinstance(value, Items | Reference):
+                yield f"{name}={value.text if isinstance(value, Named) else value}"

@@ -81,17 +81,13 @@ def of_program(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> st
     compared = np.isfinite(truth) & np.isfinite(value) & np.isfinite(floors)
     truth, floors, value = (np.where(compared, one, 0.0) for one in (truth, floors, value))
     with np.errstate(all="ignore"):  # values may be as large or small as float64 allows
-        return _of_finite(truth, floors, value, actual, mesh)
-
-
-def _of_finite(truth: Floats, floors: Floats, value: Floats, actual: Sharded, mesh: Mesh) -> str:
-    right = _within(truth, floors, value)
-    if right.all():
-        return ""
-    if not value.any():
-        return ZERO
-    coarse = "" if actual.is_discrete else _coarse(truth, value, right)
-    return _multiple(truth, floors, value, mesh) or _alone(right, actual, mesh) or coarse
+        right = _within(truth, floors, value)
+        if right.all():
+            return ""
+        if not value.any():
+            return ZERO
+        coarse = "" if actual.is_discrete else _coarse(truth, value, right)
+        return _multiple(truth, floors, value, mesh) or _alone(right, actual, mesh) or coarse
 
 
 def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:

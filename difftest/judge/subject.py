@@ -18,7 +18,7 @@ def subject(case: Case, divergence: Divergence) -> str:
     if not is_twin(case) or case.model.is_program:
         return ""
     if divergence.stage is Stage.UPDATE:
-        options = [f"{one.name}{_kind(one.options)}" for one in case.training_features]
+        options = [f"{feature.name}{_kind(feature.options)}" for feature in case.training_features]
         return " with ".join([case.training.optimizer, *([", ".join(sorted(options))] if options else [])])
     if divergence.stage is Stage.BACKWARD:
         path, _, own = divergence.tensor.rpartition(".")

@@ -182,7 +182,7 @@ class Layout:
         try:
             entry = snapshot.module.entry
             parts = entry.result.shape.parts or (entry.result.shape,)
-            dims = (*(one.shape.dims for one in entry.parameters), *(part.dims for part in parts))
+            dims = (*(parameter.shape.dims for parameter in entry.parameters), *(part.dims for part in parts))
             if self.whole and (dims != self.whole or not _says(snapshot)):
                 return self
             return Layout(snapshot.inputs, snapshot.outputs, dims)
@@ -304,7 +304,7 @@ def drawn(module: Module) -> Iterator[Call]:
     """Calls of a module with numbers of each of `REGIMES`."""
     for regime in REGIMES:
         random = np.random.default_rng(len(module.entry.parameters))
-        arguments = tuple(_draw(one.shape, regime, random) for one in module.entry.parameters)
+        arguments = tuple(_draw(parameter.shape, regime, random) for parameter in module.entry.parameters)
         yield Call(arguments=arguments, numbers=regime)
 
 

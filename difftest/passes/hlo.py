@@ -91,7 +91,7 @@ class Computation:
     @cached_property
     def by_name(self) -> Mapping[str, Instruction]:
         """Its instructions by their names."""
-        return {one.name: one for one in self.instructions}
+        return {instruction.name: instruction for instruction in self.instructions}
 
     @property
     def result(self) -> Instruction:
@@ -150,8 +150,8 @@ class Module:
         order = dict[str, Computation]()
 
         def visit(computation: Computation) -> None:
-            for one in computation.instructions:
-                for name in one.called():
+            for instruction in computation.instructions:
+                for name in instruction.called():
                     visit(self.computations[name])
             order.setdefault(computation.name, computation)
 
@@ -175,7 +175,7 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
     for computation in module.reachable(entry):
         is_entry = computation.name == entry.name
         needed = computation.needed if is_entry else computation.instructions
-        given = [one for one in computation.parameters if one not in needed]
+        given = [parameter for parameter in computation.parameters if parameter not in needed]
         lines = [_line(one, is_root=one.name == computation.root) for one in (*given, *needed)]
         body = "\n".join(lines)
         parts.append(
@@ -185,7 +185,7 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
 
 
 def _signature(computation: Computation) -> str:
-    given = ", ".join(f"{one.name}: {one.shape}" for one in computation.parameters)
+    given = ", ".join(f"{parameter.name}: {parameter.shape}" for parameter in computation.parameters)
     return f"({given}) -> {computation.result.shape}"
 
 
@@ -275,40 +275,31 @@ def _shape_text(rest: str) -> tuple[str, str]:
     return written, after.lstrip()
 
 
-def _balanced(text: str) -> str:
-    """The beginning of `text` up to the bracket that closes its first one; quotes are passed over."""
+def _depths(text: str) -> Iterator[tuple[int, str, int]]:
+    """Every letter outside of quotes with its place, and how many brackets are open after it."""
     depth, quoted = 0, False
     for at, letter in enumerate(text):
         if letter == '"' and text[at - 1 : at] != "\\":
             quoted = not quoted
-        elif quoted:
-            continue
-        elif letter in _OPENING:
-            depth += 1
-        elif letter in _CLOSING:
-            depth -= 1
-            if depth == 0:
-                return text[: at + 1]
+        elif not quoted:
+            depth += (letter in _OPENING) - (letter in _CLOSING)
+            yield at, letter, depth
+
+
+def _balanced(text: str) -> str:
+    """The beginning of `text` up to the bracket that closes its first one; quotes are passed over."""
+    for at, letter, depth in _depths(text):
+        if letter in _CLOSING and depth == 0:
+            return text[: at + 1]
     msg = f"a bracket is not closed: {text[:100]!r}"
     raise UnreadableError(msg)
 
 
 def split(text: str) -> tuple[str, ...]:
     """The parts between the commas that are in no bracket and no quotes."""
-    parts, depth, start, quoted = list[str](), 0, 0, False
-    for at, letter in enumerate(text):
-        if letter == '"' and text[at - 1 : at] != "\\":
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif letter in _OPENING:
-            depth += 1
-        elif letter in _CLOSING:
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return tuple(part.strip() for part in (*parts, text[start:]) if part.strip())
+    commas = [at for at, letter, depth in _depths(text) if letter == "," and depth == 0]
+    ends = zip([0, *(at + 1 for at in commas)], [*commas, len(text)], strict=True)
+    return tuple(part for start, end in ends if (part := text[start:end].strip()))
 
 
 def shape_of(text: str) -> Shape:

@@ -42,8 +42,8 @@ class Candidate:
     def entry(self) -> Computation:
         """The entry, with the chosen root and parameters."""
         kept = tuple(
-            replace(one, operands=()) if one.name in self.cut else one
-            for one in self.module.entry.instructions
+            replace(instruction, operands=()) if instruction.name in self.cut else instruction
+            for instruction in self.module.entry.instructions
         )
         needed = Computation("smallest", kept, self.root).needed
         given = [one for one in needed if one.name in self.cut or one.opcode == "parameter"]
@@ -54,12 +54,12 @@ class Candidate:
     @cached_property
     def size(self) -> int:
         """How many instructions compute something."""
-        return sum(one.opcode not in LEAVES for one in self.entry.instructions)
+        return sum(instruction.opcode not in LEAVES for instruction in self.entry.instructions)
 
     @property
     def call(self) -> Call:
         """What its parameters hold."""
-        given = tuple(np.asarray(self.values[one.name]) for one in self.entry.parameters)
+        given = tuple(np.asarray(self.values[parameter.name]) for parameter in self.entry.parameters)
         return Call(arguments=given, numbers="the numbers of the whole program")
 
     def text(self, name: str) -> str:
@@ -68,7 +68,11 @@ class Candidate:
 
     def smaller(self) -> Iterator["Candidate"]:
         """Candidates with another root, then those with another parameter, each kind from small to large."""
-        inside = [one for one in self.entry.instructions if one.opcode not in LEAVES and _is_array(one)]
+        inside = [
+            instruction
+            for instruction in self.entry.instructions
+            if instruction.opcode not in LEAVES and _is_array(instruction)
+        ]
         others = [one.name for one in inside if one.name != self.root]
         roots = [replace(self, root=name) for name in others]
         cuts = [replace(self, cut=self.cut | {name}) for name in others]
@@ -87,7 +91,9 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     held = arguments_of(module, verdict.call.arguments, layout.inputs)
     with np.errstate(all="ignore"):
         values = Machine(module, wide=False).values(module.entry, held)
-    shared = frozenset(one.name for one in module.entry.instructions if one.opcode in OF_SEVERAL)
+    shared = frozenset(
+        instruction.name for instruction in module.entry.instructions if instruction.opcode in OF_SEVERAL
+    )
     if not shared and all(map(_is_whole, module.entry.parameters, verdict.call.arguments)):
         return (Candidate(module, module.entry.root, shared, _on(values, 0), module.partitions),)
     by_name, root = module.entry.by_name, module.entry.root

@@ -10,8 +10,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.facts import Whole
 from difftest.judge.pieces import Piece
 from difftest.records.evidence import FORMER
-from difftest.records.former_details import elsewhere, with_facts
-from difftest.records.former_names import current_name
+from difftest.records.former_details import current_name, elsewhere, with_facts
 
 SCHEMA = 3
 """Schema 2 had a sentence, `detail`, instead of a divergence's facts, and other names of the evidence.

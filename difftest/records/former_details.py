@@ -3,7 +3,10 @@
 A sentence is read only where its facts give the same sentence again. Any other stays as it is, as a remark.
 """
 
+import json
 import re
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -116,3 +119,22 @@ def _mismatch(what: str) -> Facts:
     if read := _PROPERTY.fullmatch(what):
         return PropertyFacts(**read.groupdict())
     return RemarkFacts(remark=what)
+
+
+FORMER = "tests/upstream/"
+"""What names of known faults begin with in earlier versions.
+
+Until November 2026 a script there had several faults, and took a name as its argument:
+`tests/upstream/usual_forms_on_dtensor.py mse_loss`.
+"""
+
+
+def current_name(upstream: str) -> str:
+    """The issue or script that stands for `upstream` now; the same where nothing has replaced it."""
+    return names().get(upstream, upstream) if upstream.startswith(FORMER) else upstream
+
+
+@lru_cache(maxsize=1)
+def names() -> dict[str, str]:
+    """The names of known faults in earlier versions, with the present ones."""
+    return dict(json.loads(Path(__file__).with_name("former_names.json").read_text()))

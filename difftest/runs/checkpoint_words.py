@@ -59,9 +59,9 @@ def lines(comparison: CheckpointComparison) -> Iterator[str]:
     yield verdict(comparison)
     yield from (f"  {off(one, measured=comparison.measured)}" for one in comparison.wrong[:MOST_LINES])
     yield from _rest(comparison.wrong)
-    for one in comparison.shapes[:MOST_LINES]:
+    for pair in comparison.shapes[:MOST_LINES]:
         first, second = comparison.names
-        yield f"  {one.name}: shape {one.first} in {first}, {one.second} in {second}"
+        yield f"  {pair.name}: shape {pair.first} in {first}, {pair.second} in {second}"
     yield from _rest(comparison.shapes)
     for which, name in enumerate(comparison.names):
         for words, names in (("only in", comparison.missing), ("copies differ in", comparison.torn)):

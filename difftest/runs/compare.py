@@ -149,11 +149,11 @@ class _Walk:
             return offs
         outputs = [off for off in offs if off.key[0] == layout.OUTPUT_GRADIENT and off.norm]
         times = [factor(off.first.sketch, off.second.sketch) for off in outputs]
-        measured = [one for one in times if one is not None]
+        measured = [time for time in times if time is not None]
         if not measured or not any(off.wrong for off in outputs):
             return offs
         usual = float(np.median(measured))
-        alike = all(one is not None and abs(one / usual - 1) < CLOSE for one in times)
+        alike = all(time is not None and abs(time / usual - 1) < CLOSE for time in times)
         size, _ = nearest(usual, candidates(self._runs))
         if not alike or not size:
             return offs

@@ -237,8 +237,10 @@ class Distances:
 
 def _coarsest(*runs: Run) -> str:
     """The coarsest dtype of the tensors that runs compute, which the others come from."""
-    tensors = (one for run in runs for one in run.ranks[0].tensors.values() if one.kind != layout.INPUT)
-    return max((one.dtype for one in tensors), key=lambda dtype: EPSILON.get(dtype, 0.0), default="")
+    tensors = (
+        tensor for run in runs for tensor in run.ranks[0].tensors.values() if tensor.kind != layout.INPUT
+    )
+    return max((tensor.dtype for tensor in tensors), key=lambda dtype: EPSILON.get(dtype, 0.0), default="")
 
 
 def distance(one: Whole, two: Whole) -> float:
@@ -263,8 +265,8 @@ def _named(key: Key, two: Whole, base: Mapping[Key, Whole], repeated: Mapping[Ke
 def _typical(wholes: Iterable[Whole]) -> dict[str, float]:
     """The root mean square of the norms of each kind."""
     by_kind: dict[str, list[float]] = {}
-    for one in wholes:
-        by_kind.setdefault(one.about.kind, []).append(one.norm if one.finite else 0.0)
+    for whole in wholes:
+        by_kind.setdefault(whole.about.kind, []).append(whole.norm if whole.finite else 0.0)
     return {kind: float(np.sqrt(np.mean(np.square(norms)))) for kind, norms in by_kind.items()}
 
 
@@ -288,7 +290,7 @@ def in_order(offs: Sequence[Off]) -> list[Off]:
     for off in offs:
         if off.key[0] == layout.OUTPUT_GRADIENT:
             backward.append(off)
-            own = [one for one in gradients if one.key[1].rpartition(".")[0] == off.key[1]]
+            own = [gradient for gradient in gradients if gradient.key[1].rpartition(".")[0] == off.key[1]]
             backward += [one for one in own if one not in backward]
-    backward += [one for one in gradients if one not in backward]
+    backward += [gradient for gradient in gradients if gradient not in backward]
     return [*forward, *backward, *(off for off in offs if off.key[0] == layout.UPDATED)]

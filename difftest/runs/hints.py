@@ -136,8 +136,8 @@ def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:
 def _coarse(place: Place, settings: Sequence[Setting], begin: int) -> list[str]:
     """What a coarser dtype or multiplication does, from the first step on."""
     share = place.difference / place.norm if place.norm else 0.0
-    dtypes = [one for one in settings if one.name.endswith(("dtypes", "matmul precision"))]
-    shown = [f"{one.name}: {one.first} against {one.second}." for one in dtypes]
+    dtypes = [setting for setting in settings if setting.name.endswith(("dtypes", "matmul precision"))]
+    shown = [f"{setting.name}: {setting.first} against {setting.second}." for setting in dtypes]
     if place.step == begin and place.kind == layout.OUTPUT and COARSE[0] <= share <= COARSE[1]:
         size = f"The difference is {share:.1e} of the tensor, the size of bfloat16's or TF32's rounding."
         return [size, *shown]

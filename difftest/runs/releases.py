@@ -72,7 +72,7 @@ def _pinned(packages: Mapping[str, Package], names: Iterable[str]) -> set[str]:
     """What packages pin, and what that pins, as far as it is installed."""
     pinned, left = set[str](), [*names]
     while left:
-        pins = {one for one in packages[left.pop()].pins if one in packages} - pinned
+        pins = {pin for pin in packages[left.pop()].pins if pin in packages} - pinned
         pinned |= pins
         left += pins
     return pinned

@@ -50,7 +50,9 @@ def samples(run: Run) -> int:
 
 
 def _dtypes(run: Run, *kinds: str) -> str:
-    return ", ".join(sorted({one.dtype for one in run.ranks[0].tensors.values() if one.kind in kinds}))
+    return ", ".join(
+        sorted({tensor.dtype for tensor in run.ranks[0].tensors.values() if tensor.kind in kinds})
+    )
 
 
 def _rates(first: Run, second: Run) -> tuple[str, str]:
@@ -66,7 +68,7 @@ def _rates(first: Run, second: Run) -> tuple[str, str]:
 def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
     """The modules of other arguments, such as another epsilon."""
     other = {module.path: module for module in second.environment.modules}
-    pairs = [(one, other.get(renamed(one.path, names))) for one in first.environment.modules]
+    pairs = [(module, other.get(renamed(module.path, names))) for module in first.environment.modules]
     alike = [(one, two) for one, two in pairs if two and two.kind == one.kind]
     releases = {run.environment.settings.get("torch") for run in (first, second)}
     unshown = _unshown(alike) if len(releases) > 1 else set()

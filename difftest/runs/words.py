@@ -113,9 +113,10 @@ def table(comparison: Comparison) -> Iterator[str]:
 def grouped(settings: Sequence[Setting]) -> list[Setting]:
     """The settings; modules of one class that differ alike are one: `norm and 2 more (LayerNorm)`."""
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for one in settings:
-        path, of_module, kind = one.name.rpartition(" (")
-        alike.setdefault((kind if of_module else one.name, one.first, one.second), []).append(path)
+    for setting in settings:
+        path, of_module, kind = setting.name.rpartition(" (")
+        key = (kind if of_module else setting.name, setting.first, setting.second)
+        alike.setdefault(key, []).append(path)
     rows = []
     for (kind, first, second), (path, *more) in alike.items():
         others = f" and {len(more)} more" if more else ""
@@ -125,7 +126,7 @@ def grouped(settings: Sequence[Setting]) -> list[Setting]:
 
 def columns(names: tuple[str, str], settings: Sequence[Setting]) -> Iterator[str]:
     """Settings in three columns, below the names of both."""
-    rows = [names, *((one.name, one.first, one.second) for one in settings)]
+    rows = [names, *((setting.name, setting.first, setting.second) for setting in settings)]
     (first, second), *below = (tuple(_cut(text) for text in row) for row in rows)
     cut = [("", first, second), *below]
     widths = [max(len(row[column]) for row in cut) for column in range(3)]

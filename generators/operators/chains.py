@@ -107,9 +107,9 @@ def _draw_link(draw: st.DrawFn, chain: _Chain) -> None:
 
 def _fed(operator: Operator, name: str, source: Reference) -> Operator:
     """The operator with another tensor in the place of its operand `name`."""
-    operands = {own: one for own, one in operator.operands.items() if own != name}
+    operands = {own: operand for own, operand in operator.operands.items() if own != name}
     arguments = tuple(_renamed(argument, name, source) for argument in operator.arguments)
-    options = {key: _renamed(one, name, source) for key, one in operator.options.items()}
+    options = {key: _renamed(option, name, source) for key, option in operator.options.items()}
     return msgspec.structs.replace(operator, operands=operands, arguments=arguments, options=options)
 
 

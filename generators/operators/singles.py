@@ -129,13 +129,16 @@ def placements(operands: Mapping[str, Operand], mesh: Mesh) -> tuple[ByOperand, 
     everywhere = replicated(mesh)
     if mesh.world_size == 1:
         return (dict.fromkeys(operands, everywhere),)
-    first = {name: _cut(one, 0, mesh, together=False) for name, one in operands.items()}
-    last = {name: _cut(one, len(one.shape) - 1, mesh, together=False) for name, one in operands.items()}
+    first = {name: _cut(operand, 0, mesh, together=False) for name, operand in operands.items()}
+    last = {
+        name: _cut(operand, len(operand.shape) - 1, mesh, together=False)
+        for name, operand in operands.items()
+    }
     alone = (
         {other: cut if other == name else everywhere for other in operands}
-        for name, one in operands.items()
-        for dim in range(len(one.shape))
-        for cut in _cuts(one, dim, mesh)
+        for name, operand in operands.items()
+        for dim in range(len(operand.shape))
+        for cut in _cuts(operand, dim, mesh)
     )
     return tuple(_distinct([first, *alone, last, dict.fromkeys(operands, everywhere)]))
 
@@ -169,7 +172,7 @@ def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
         *_in_turn(
             [
                 [_Variant(plain, dtype=cast("DType", dtype)) for dtype in dtypes],
-                [_Variant(one) for one in forms if one],
+                [_Variant(form) for form in forms if form],
                 [_Variant(plain, regime=regime) for regime in REGIMES if regime not in sample.refused]
                 if is_free(plain)
                 else [],
@@ -192,7 +195,7 @@ def _mixed(plain: Operator, sample: Sample, dtype: OperandType) -> _Variant:
 
     The case has the coarsest floating dtype, because the noise floor simulates the rounding of that alone.
     """
-    *others, last = (name for name, one in plain.operands.items() if one.dtype == "float")
+    *others, last = (name for name, operand in plain.operands.items() if operand.dtype == "float")
     if dtype in COARSE:
         return _Variant(retyped(plain, "float32", sample.integers, only=others), cast("DType", dtype))
     return _Variant(retyped(plain, dtype, sample.integers, only=(last,)))

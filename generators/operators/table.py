@@ -105,7 +105,9 @@ class OperatorEntry(
 
         Operands require gradients only where torch computes them: some operators raise in the backward pass.
         """
-        operands = {name: one if sample.gradient else _fixed(one) for name, one in sample.operands.items()}
+        operands = {
+            name: operand if sample.gradient else _fixed(operand) for name, operand in sample.operands.items()
+        }
         plain = sample.called(self.name, self.calls[form], form)
         return msgspec.structs.replace(plain, operands=operands, rejects=rejects)
 

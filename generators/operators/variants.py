@@ -22,8 +22,10 @@ def retyped(
     Integers are between the two `integers`.
     """
     operands = {
-        name: _retyped(one, dtype, integers) if one.dtype == "float" and (not only or name in only) else one
-        for name, one in operator.operands.items()
+        name: _retyped(operand, dtype, integers)
+        if operand.dtype == "float" and (not only or name in only)
+        else operand
+        for name, operand in operator.operands.items()
     }
     return msgspec.structs.replace(operator, operands=operands)
 
@@ -59,13 +61,15 @@ def with_out(operator: Operator, results: Sequence[SampleResult]) -> Operator | 
 
 def without_gradients(operator: Operator) -> Operator:
     """The operator none of whose operands requires a gradient."""
-    operands = {name: msgspec.structs.replace(one, gradient=False) for name, one in operator.operands.items()}
+    operands = {
+        name: msgspec.structs.replace(operand, gradient=False) for name, operand in operator.operands.items()
+    }
     return msgspec.structs.replace(operator, operands=operands)
 
 
 def remembered(operator: Operator, memory: Memory) -> Operator | None:
     """The operator with its operands in such memory; None if none can be."""
-    operands = {name: _laid(one, memory) for name, one in operator.operands.items()}
+    operands = {name: _laid(operand, memory) for name, operand in operator.operands.items()}
     changed = operands != operator.operands
     return msgspec.structs.replace(operator, operands=operands) if changed else None
 
@@ -84,10 +88,10 @@ def indexed(operator: Operator, kind: str) -> Operator:
     `kind` is one of `INDICES`.
     """
     operands = {
-        name: msgspec.structs.replace(one, values=_indices(one.values, kind))
-        if one.dtype in {"int32", "int64"} and one.values
-        else one
-        for name, one in operator.operands.items()
+        name: msgspec.structs.replace(operand, values=_indices(operand.values, kind))
+        if operand.dtype in {"int32", "int64"} and operand.values
+        else operand
+        for name, operand in operator.operands.items()
     }
     return msgspec.structs.replace(operator, operands=operands)
 

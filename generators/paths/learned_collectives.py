@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layers.activation import Activation
@@ -50,9 +49,29 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
     return Model(layers=tuple(layers))
 
 
-def completed(*, case: Case) -> SearchStrategy[Case]:
-    """Usual numbers of float32 where the greatest or the least is taken, so that no two ranks have it."""
-    if all(not isinstance(one, Collective) or one.reduction == "sum" for one in case.model.layers):
-        return st.just(case)
+@st.composite
+def completed(draw: st.DrawFn, *, case: Case) -> Case:
+    """Sometimes with a mean in place of a sum, or with one rank that gathers.
+
+    Usual numbers of float32 where the greatest or the least is taken, so that no two ranks have it.
+    """
+    exact = case.data.regime == "exact"
+    layers = [
+        draw(_varied(layer=layer)) if isinstance(layer, Collective) and not exact else layer
+        for layer in case.model.layers
+    ]
+    case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=tuple(layers)))
+    if all(not isinstance(layer, Collective) or layer.reduction in {"sum", "avg"} for layer in layers):
+        return case
     data = msgspec.structs.replace(case.data, regime="normal")
-    return st.just(msgspec.structs.replace(case, data=data, dtype="float32"))
+    return msgspec.structs.replace(case, data=data, dtype="float32")
+
+
+@st.composite
+def _varied(draw: st.DrawFn, *, layer: Collective) -> Collective:
+    """Half of what gathers or sums up by `nn`: one rank gathers, or a mean is in place of the sum."""
+    if layer.learned != "nn" or not draw(st.booleans()):
+        return layer
+    if layer.operation in {"reduce", "all_reduce"} and layer.reduction == "sum":
+        return msgspec.structs.replace(layer, reduction="avg")
+    return msgspec.structs.replace(layer, operation="gather") if layer.operation == "all_gather" else layer

@@ -166,7 +166,12 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if bool(fitting) and draw(sometimes(one_in=3)):
         feature = training_features.drawn(draw, draw(st.sampled_from(fitting)), case)
         case = msgspec.structs.replace(case, features=(feature,))
-    return case
+    plain = not exact and not case.training_features and training_features.fits("own_function", case)
+    if plain and draw(sometimes(one_in=4)):
+        feature = training_features.drawn(draw, "own_function", case)
+        case = msgspec.structs.replace(case, features=(feature,))
+    again = not exact and draw(sometimes(one_in=2))
+    return msgspec.structs.replace(case, model=draw(shapes.repeated(model=case.model))) if again else case
 
 
 @st.composite

@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has
+from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, Replication
@@ -54,6 +55,8 @@ OFTEN = (
     (3, "state_dict_options"),
 )
 """The features that are drawn by themselves, with their weights."""
+
+MOST_FEATURES = 2
 
 FACTORS = (1.0, 2.0, 3.0, 8.0)
 """What gradients are divided by: powers of two round nothing, and 3 does not divide evenly."""
@@ -115,7 +118,35 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         return case
     case = msgspec.structs.replace(case, features=draw(_features(case=case)))
     skips = has(case, "skipped_block")
-    return _gathered_whole(case) if skips and draw(st.booleans()) else case
+    case = _gathered_whole(case) if skips and draw(st.booleans()) else case
+    case = draw(_forwards_first(case=case))
+    case = draw(_composed(case=case)) if SHARDED in case.layout.mesh.names else case
+    again = draw(sometimes(one_in=4))
+    model = draw(shapes.repeated(model=case.model)) if again else case.model
+    return msgspec.structs.replace(case, model=model)
+
+
+@st.composite
+def _forwards_first(draw: st.DrawFn, *, case: Case) -> Case:
+    """Of several parts, in one of four cases, or in half of DDP's, all forward passes come first."""
+    fits = training_features.fits("forwards_first", case) and len(case.training_features) < MOST_FEATURES
+    seldom = 4 if SHARDED in case.layout.mesh.names else 2
+    if has(case, "forwards_first") or not fits or not draw(sometimes(one_in=seldom)):
+        return case
+    beside = (*case.training_features, training_features.drawn(draw, "forwards_first", case))
+    return msgspec.structs.replace(case, features=beside)
+
+
+@st.composite
+def _composed(draw: st.DrawFn, *, case: Case) -> Case:
+    """The layers of a tie wrapped apart in half of the cases that have one; one mesh of six flattened."""
+    tied = any(layer.borrows() for _, layer in walk(case.model.layers))
+    changed: dict[str, Any] = {}
+    if tied and draw(st.booleans()):
+        changed["wrapped"] = "ties"
+    if TENSOR not in case.layout.mesh.names and draw(sometimes(one_in=6)):
+        changed["flattened"] = True
+    return msgspec.structs.replace(case, sharding=msgspec.structs.replace(case.sharded_by, **changed))
 
 
 def _gathered_whole(case: Case) -> Case:

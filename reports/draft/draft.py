@@ -27,7 +27,7 @@ from reports.draft import environment, private, readable, words
 from reports.draft.markup import cut, plain
 from reports.draft.releases import Releases
 from reports.draft.tracker import repeats
-from reports.reproducer.reproducer import tolerance
+from reports.reproducer.fault import tolerance
 
 OF_RUN = ("python", "device", "gpu", "PJRT device")
 """What maintainers ask for of a run, beside the versions of packages."""

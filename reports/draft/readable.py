@@ -8,6 +8,9 @@ ANSWERS = frozenset({"BUG REPRODUCED", "not reproduced"})
 MOST_OUTPUT = 6
 """The most lines of output that stand before the details."""
 
+WIDEST_STATED = 160
+"""A longer line of `expected A, actual B` is for the details."""
+
 _VERSION = re.compile(r"^(?:On |With )?(?:torch|torch_xla|torchax|torch_tpu|jax|jaxlib) \d", re.IGNORECASE)
 _STATUS = re.compile(r"^Exits? (?:with status )?0 (?:while|when|where|if) ")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`]|torch|jax)")
@@ -45,7 +48,11 @@ def explanation(text: str) -> str:
         return ""
     _, _, rest = docstring.partition("\n")
     sentences = _SENTENCE.split(" ".join(rest.split()))
-    kept = [one for one in sentences if one and not _VERSION.match(one) and not _STATUS.match(one)]
+    kept = [
+        sentence
+        for sentence in sentences
+        if sentence and not _VERSION.match(sentence) and not _STATUS.match(sentence)
+    ]
     return " ".join(one for one in kept if not one.startswith(("Fails by ", "Does not end.")))
 
 
@@ -58,11 +65,11 @@ def output(text: str, most: int = MOST_OUTPUT) -> str:
     return "\n".join(([line for line in lines if _STATED.search(line)] or lines)[-most:])
 
 
-def stated(text: str, most: int = 160) -> tuple[str, str]:
+def stated(text: str) -> tuple[str, str]:
     """What a script printed as `expected A, actual B`; two empty texts where it did not, or at length."""
     for line in text.splitlines():
         named = re.match(r"(?:.*: )?expected (?P<expected>.+?),? actual (?P<actual>.+)$", line)
-        if named and len(line) <= most:
+        if named and len(line) <= WIDEST_STATED:
             return named["expected"], named["actual"]
     return "", ""
 

@@ -12,7 +12,7 @@ import pandas as pd
 from difftest.findings.standing import Standing
 from difftest.findings.triage import Status
 from difftest.records.totals import totals
-from reports.frame import compared_in
+from reports.frame import cases_and_programs, compared_in
 from reports.page import head
 from reports.report import Report
 
@@ -137,6 +137,6 @@ def _between(moments: Iterable[str], since: datetime, until: datetime | None) ->
 
 def _work(runs: pd.DataFrame) -> tuple[float | None, ...]:
     """The share of comparisons that agree in percent, the number of cases, and cases an hour."""
-    compared, cases, seconds = compared_in(runs), runs["case"].nunique(), head.elapsed(runs)
+    compared, cases, seconds = compared_in(runs), sum(cases_and_programs(runs)), head.elapsed(runs)
     agree = 100 * float((compared["verdict"] == "agree").mean()) if len(compared) else None
     return agree, cases, 3600 * cases / seconds if seconds else None

@@ -183,7 +183,7 @@ def _constant(test: ast.expr) -> tuple[object] | None:
             operand = _constant(test.operand)
             return operand and (not operand[0],)
         case ast.BoolOp():
-            parts = [_constant(one) for one in test.values]
+            parts = [_constant(value) for value in test.values]
             values = [part[0] for part in parts if part is not None]
             decides = all if isinstance(test.op, ast.And) else any
             return (decides(values),) if len(values) == len(parts) else None

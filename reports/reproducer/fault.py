@@ -1,11 +1,33 @@
 """What a reproducer must show: a wrong tensor, or a run that fails."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from difftest.cases.case import Case
+from difftest.judge import checks
 from difftest.judge.checks import ScriptKind
+from difftest.judge.divergence import ARGUMENTS, Divergence
+from difftest.judge.measured import Measurement
+from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
 from difftest.records.script_ending import Ending
+
+LEAST_NEEDLE = 6
+"""The least length in characters of a piece of a message that identifies an error."""
+
+MOST_NEEDLE = 100
+PYTHON_DIED = "Fatal Python error"
+LEAST_RATIO = 100.0
+"""An error of this many times the rounding noise shows with other numbers too.
+
+The tolerance is then at least 10 times the rounding noise.
+"""
+
+ADAPTIVE = ("adam", "adamw")
+_VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
+"""The parts of a message that depend on case and machine: numbers, addresses, folders, DTensor's argument
+lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +102,67 @@ class Fault:
         It stands in the script's docstring, where `difftest.records.script_ending` reads it.
         """
         return Ending(self.failure, self.needle, hangs=self.kind == "hang").line if self.fails else ""
+
+
+def fault_of(divergence: Divergence, outcome: Outcome, measurement: Measurement | None) -> Fault | None:
+    """What a reproducer of `divergence` must show; None if no script can show it.
+
+    `outcome` is that of the run that diverged, and `measurement` that of the diverging tensor at its step.
+    The tolerance lies half way, in orders of magnitude, between the rounding noise and the error.
+    """
+    if divergence.stage is Stage.FORWARD and " " in divergence.tensor:
+        return None  # a script shows the first of what a user's model returns
+    check = checks.load_all().get(divergence.check)
+    kind = check.TRAITS.scripts.get(divergence.symptom) if check else None
+    if kind is None:
+        return None
+    shown = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
+    if isinstance(outcome, Failure):
+        return Fault(
+            kind=kind,
+            stage=shown.stage,
+            step=shown.step,
+            failure=outcome.kind,
+            needle=needle(outcome.message),
+        )
+    if kind != "numbers":
+        return shown
+    assert measurement is not None  # noqa: S101  a mismatch was measured
+    return Fault(
+        kind=kind, stage=shown.stage, step=shown.step, tensor=shown.tensor, tolerance=tolerance(measurement)
+    )
+
+
+def tolerance(measurement: Measurement) -> float:
+    """The geometric mean of rounding noise and greatest error; half of the error where nothing rounds."""
+    if measurement.exact or not 0.0 < measurement.floor < measurement.greatest:
+        return measurement.greatest / 2
+    return float(f"{(measurement.floor * measurement.greatest) ** 0.5:.3g}")
+
+
+def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
+    """Whether a script with other numbers of the case's kind shows the fault, and nothing but the fault.
+
+    The case's rounding noise separates wrong numbers from rounding. Other numbers of the kind have the same
+    noise up to a small factor, so `ratio`, the error in units of the noise, must be far above it. An adaptive
+    optimizer magnifies a gradient that is nothing but rounding, which happens with some numbers and not with
+    others.
+    """
+    if case.model.own:
+        return False
+    if shown.kind not in ("numbers", "nonfinite"):
+        return True
+    if case.data.learnable or (shown.kind == "numbers" and (ratio is None or ratio < LEAST_RATIO)):
+        return False
+    moved = shown.stage is Stage.UPDATE or shown.step > 0
+    return not (moved and case.training.optimizer in ADAPTIVE)
+
+
+def needle(message: str) -> str:
+    """The longest piece of a message that does not change from case to case; empty if none is long enough."""
+    if message.startswith((NO_MESSAGE, PYTHON_DIED)):
+        return ""  # neither a source line nor what Python adds is in what a script prints
+    text = message.partition("Check failed:")[2] or message  # a log's line begins with time and place
+    pieces = [piece.strip() for piece in _VARYING.sub("\n", text).split("\n")]
+    longest = max(pieces, key=len, default="")
+    return longest[:MOST_NEEDLE].rstrip() if len(longest) >= LEAST_NEEDLE else ""

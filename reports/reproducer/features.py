@@ -45,6 +45,7 @@ def merged(case: Case) -> Spelled:
         after=tuple(line for piece in used for line in piece.after),
         zero="".join(piece.zero for piece in used),
         reentrant=any(piece.reentrant for piece in used),
+        forwards_first=next(filter(None, (piece.forwards_first for piece in used)), ""),
     )
 
 

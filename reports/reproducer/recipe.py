@@ -1,5 +1,7 @@
 """The source file of a model by name, as somebody would write it who has the package alone."""
 
+from collections.abc import Iterator
+
 from difftest.cases.recipe import Feed, Recipe
 from difftest.cases.script_values import python
 
@@ -21,7 +23,7 @@ def text(source: str, recipe: Recipe) -> str:
         "",
         "",
         "def build(seed):",
-        f"    return {_call(recipe)}",
+        *_built(recipe),
         "",
         "",
         "def batch(generator, rows):",
@@ -31,6 +33,28 @@ def text(source: str, recipe: Recipe) -> str:
     if recipe.loss == "own":
         lines += ["", "", "def loss(outputs, targets):", "    return outputs.loss"]
     return "\n".join(lines) + "\n"
+
+
+def _built(recipe: Recipe) -> list[str]:
+    """The lines that build the model, and do to it what its arguments cannot say."""
+    changes = [*_changes(recipe)]
+    if not changes:
+        return [f"    return {_call(recipe)}"]
+    return [f"    model = {_call(recipe)}", *changes, "    return model"]
+
+
+def _changes(recipe: Recipe) -> Iterator[str]:
+    for path, length in recipe.cut.items():
+        yield f"    del model.get_submodule({path!r})[{length}:]"
+    if recipe.head:
+        inside = f"model.{recipe.head}.modules()"
+        yield f"    width = next(one.in_features for one in {inside} if isinstance(one, torch.nn.Linear))"
+        yield f"    model.{recipe.head} = torch.nn.Linear(width, {recipe.targets.high or 1})"
+    if recipe.calm:
+        yield "    for module in model.modules():"
+        yield '        for name in ("p", "drop_prob"):'
+        yield "            if isinstance(getattr(module, name, None), float):"
+        yield "                setattr(module, name, 0.0)"
 
 
 def _call(recipe: Recipe) -> str:

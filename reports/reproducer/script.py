@@ -149,12 +149,14 @@ class Script:
     def attention(self, flag: str) -> bool:
         """Whether any attention is `causal`, has `segments` or `groups`."""
         layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Attention)]
-        return any(one.heads > one.kv_heads if flag == "groups" else getattr(one, flag) for one in layers)
+        return any(
+            layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in layers
+        )
 
     def experts(self, part: str) -> bool:
         """Whether any experts have a `capacity`, a `shared` expert or a `router`."""
         layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, RoutedExperts)]
-        return any(bool(getattr(one, part)) for one in layers)
+        return any(bool(getattr(layer, part)) for layer in layers)
 
     @property
     def shards_around_experts(self) -> bool:

@@ -12,6 +12,8 @@ from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
 from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Placements, Shard
 from difftest.cases.routed import SHARDS, routed
 from difftest.cases.script_values import python
@@ -54,7 +56,13 @@ def _layer(layer: Layer, path: str, indent: int, blocks: Mapping[str, Written], 
     if layer.held is None:
         return layer.spelled(path, moves=moves)
     inner = [_layer(one, f"{path}.{n}", indent + 4, blocks, moves=moves) for n, one in enumerate(layer.held)]
-    return _call(type(layer).__name__, inner, indent)
+    block = _call(type(layer).__name__, inner, indent)
+    return f"{block}.applied({layer.times})" if isinstance(layer, Residual) and layer.times > 1 else block
+
+
+def repeats(case: Case) -> bool:
+    """Whether a residual block is applied several times."""
+    return any(isinstance(layer, Residual) and layer.times > 1 for _, layer in walk(case.model.layers))
 
 
 def index(path: str) -> str:
@@ -137,6 +145,12 @@ def axes_apart(case: Case) -> Mapping[str, str]:
     return {index(path): axis for path, axis in gathered.axes_apart(case).items()}
 
 
+def flattened(case: Case) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The names and sizes of the axes of a mesh, the last two of which become the axis that shards."""
+    axes = case.layout.mesh.split(case.layout.mesh.names[-1])
+    return tuple(axes), tuple(axes.values())
+
+
 def sharding(case: Case, *, outermost: bool) -> str:
     """The options of `fully_shard` that are not at their defaults, as further arguments."""
     given = []
@@ -211,7 +225,7 @@ def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
 def stages(case: Case) -> str:
     """The first layer of every stage, and the one after its last, as a list of pairs."""
     layers = case.staged.layers(len(case.model.layers)) if case.staged else []
-    return python([(one.start, one.stop) for one in layers])
+    return python([(layer.start, layer.stop) for layer in layers])
 
 
 def stages_of_ranks(case: Case, ranks: int) -> list[list[int]]:

@@ -170,7 +170,7 @@ def test_a_known_fault_costs_one_repetition_unless_it_is_one_of_those_with_all_e
 
 def test_a_known_fault_that_the_other_side_shows_too_has_all_evidence(tmp_path: Path) -> None:
     campaign = known_faults(tmp_path, Machine(spmd=sharded, ddp=sharded), NO_KNOWN_FAULT)
-    assert {(one.blame, one.stable) for one in campaign.corpus.findings()} == {
+    assert {(finding.blame, finding.stable) for finding in campaign.corpus.findings()} == {
         ("shared sharding fault", (REPEATS, REPEATS))
     }
 

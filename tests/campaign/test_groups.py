@@ -127,8 +127,8 @@ def test_a_case_that_the_machine_spoiled_runs_again_alone(tmp_path: Path) -> Non
     machine = Groups()
     machine.errors["spmd", 2] = InfrastructureError("a rank was killed from outside")
     results = [one.result for one in examined(in_groups(tmp_path, machine), *CASES)]
-    assert {one.trouble for one in results} == {""}
-    assert {one.comparisons["spmd"].verdict for one in results} == {"agree"}
+    assert {result.trouble for result in results} == {""}
+    assert {result.comparisons["spmd"].verdict for result in results} == {"agree"}
     assert machine.requests == {(CASES[2].id, "spmd"): 1}
 
 

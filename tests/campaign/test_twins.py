@@ -10,7 +10,7 @@ from samples import tensor_parallel_case
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.twins import is_twin, no_twin, twin
-from difftest.jobs.campaign.twin_cases import with_twins
+from difftest.jobs.campaign.generated_cases import with_twins
 
 CASE = tensor_parallel_case()
 

@@ -50,6 +50,14 @@ def test_a_case_of_a_model_by_name_is_read_as_it_was_written() -> None:
     assert case().model.titles == ["Llama (hf:llama)"]
 
 
+@pytest.mark.parametrize("path", ["", "a b", "encoder..layers", "__import__('os')", "0.layers"])
+def test_what_is_changed_is_the_path_of_a_module(path: str) -> None:
+    plain = msgspec.to_builtins(RECIPE)
+    for change in ({"head": path}, {"cut": {path: 2}}):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(plain | change, type=Recipe)
+
+
 @pytest.mark.parametrize("text", ["../../etc/passwd", "hub.example/evil", "https://x", "a" * 201, "x.pth"])
 def test_no_argument_may_name_a_place(text: str) -> None:
     for arguments in ({"x": text}, {"x": [text]}, {"x": {text: 1}}):

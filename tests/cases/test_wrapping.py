@@ -69,7 +69,7 @@ def test_every_option_is_reset_alone_and_makes_a_case_simpler() -> None:
     )
     simpler = [candidate for _, candidate in default_options(case)]
     assert all(measure(candidate) < measure(case) for candidate in simpler)
-    assert {one.id for one in resets.values()} <= {one.id for one in simpler}
+    assert {reset.id for reset in resets.values()} <= {one.id for one in simpler}
 
 
 def test_findings_and_coverage_name_them() -> None:

@@ -42,7 +42,7 @@ def ablations_of(case: Case, side: str, **rest: object) -> dict[str, Ablation]:
         "siblings": (f"{side}_other",),
     }
     results = ablations(Baseline(case=case, **(on | rest)))  # type: ignore[arg-type]
-    return {one.name: one for one in results}
+    return {result.name: result for result in results}
 
 
 class Answers(Machine):

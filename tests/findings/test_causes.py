@@ -25,7 +25,7 @@ def of_program(name: str, operator: str = "sum", **shown: object) -> Finding:
 
 
 def by_cause(*findings: Finding) -> list[tuple[str, ...]]:
-    return [tuple(one.fingerprint for one in cause.findings) for cause in causes(findings)]
+    return [tuple(finding.fingerprint for finding in cause.findings) for cause in causes(findings)]
 
 
 FAILED = {"check": "completion", "symptom": Symptom.EXCEPTION, "cause": "RuntimeError\nOP failed"}
@@ -113,7 +113,11 @@ def test_on_a_terminal_a_finding_of_an_ordinary_case_is_a_cause_by_itself() -> N
     known = (replace(ordinary(name, "xla_spmd"), upstream="an issue") for name in "ab")
     programs = (of_program(name, name, **FAILED) for name in "cd")
     lines = causes((*known, *programs), of_programs_alone=True)
-    assert [tuple(one.fingerprint for one in line.findings) for line in lines] == [("a",), ("b",), ("c", "d")]
+    assert [tuple(finding.fingerprint for finding in line.findings) for line in lines] == [
+        ("a",),
+        ("b",),
+        ("c", "d"),
+    ]
 
 
 def test_many_operators_are_named_in_short() -> None:

@@ -21,5 +21,5 @@ OPTION = "spelling.optimizer_before=True"
 def test_a_fault_that_an_option_decides_is_known_by_the_evidence_alone(tmp_path: Path) -> None:
     case = a_case(training=Training(steps=2), spelling=Spelling(optimizer_before=True))
 
-    ledger = Ledger(entries=tuple(one for one in read_ledger().entries if one.decided_by == OPTION))
+    ledger = Ledger(entries=tuple(entry for entry in read_ledger().entries if entry.decided_by == OPTION))
     assert_known_by_its_option(case, ("xla_spmd", "torch_dtensor"), ledger, OPTION, tmp_path)

@@ -17,9 +17,9 @@ from difftest.ground.errors import UsageError
 from difftest.jobs.filing.known_script import KnownScript, raises_of, script_of, script_on_jax
 from difftest.jobs.filing.script_runs import ScriptRun, run_script
 from difftest.jobs.watch.script_states import partitioners, state_of
-from difftest.records import former_names
+from difftest.records import former_details
 from difftest.records.finding import State
-from difftest.records.former_names import FORMER, current_name
+from difftest.records.former_details import FORMER, current_name
 from difftest.records.script_ending import Ending
 from tools import releases
 
@@ -141,7 +141,7 @@ def test_names_of_earlier_versions_lead_to_faults_that_there_are() -> None:
         ("mean_over_uneven_shards.py", "mean_over_uneven_shards.py"),
     ):
         assert current_name(FORMER + old) == faults.SCRIPTS + now
-    assert set(former_names.names().values()) <= names
+    assert set(former_details.names().values()) <= names
     assert current_name(f"{FORMER}none.py") == f"{FORMER}none.py"
     assert current_name("https://github.com/pytorch/xla/issues/1").endswith("/1")
 

@@ -38,7 +38,7 @@ def test_a_finding_shows_the_fault_that_the_ledger_knows_of_it(
     corpus.save(replace(FINDING, first_seen=f"{DAY}T09:40:00+00:00"), a_case())
     found_again.main(tmp_path)
     table, hours, missing = capsys.readouterr().out.split("\n\n")
-    ours = next(one for one in read_faults() if one.issue.endswith("/185167"))
+    ours = next(fault for fault in read_faults() if fault.issue.endswith("/185167"))
     assert f"| all | {len(read_faults())} | 1 |" in table
     assert f"| {ours.package} | " in table
     assert hours == "new by quarter of an hour: 1"

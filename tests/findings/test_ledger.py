@@ -132,6 +132,8 @@ def test_the_facts_of_a_case_are_words() -> None:
         (Conv(inputs=2, outputs=2),), sequence=4, batch=(Replicate(),), sharded={"0.weight": (Shard(2),)}
     )
     assert facts(cut)["kernels"] == "cut"
+    whole = a_case(fed=Data(batch=5), batch=(Replicate(),))
+    assert (facts(whole)["cuts"], facts(whole)["rows"], facts(EVEN)["rows"]) == ("even", "uneven", "even")
 
 
 def test_quarantined_cases_are_unsupported_until_the_entry_expires() -> None:

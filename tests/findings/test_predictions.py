@@ -146,7 +146,7 @@ def test_an_earlier_batch_spoils_the_gradients_of_the_first_layer_alone(
 ) -> None:
     case = replace(case, training=replace(case.training, accumulation=2)) if case is LATER else case
     shown = compare(case, "backend", "side", oracle(case), candidate(case, spoil))
-    gradient = next(one for one in shown.divergences if one.stage is Stage.BACKWARD)
+    gradient = next(divergence for divergence in shown.divergences if divergence.stage is Stage.BACKWARD)
     run = measure_run(case, "backend", "side", oracle(case), candidate(case, spoil))
     assert load("stale_batch").predicts(run, (gradient.step, Stage.BACKWARD, gradient.tensor)) is fits
 

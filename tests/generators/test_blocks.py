@@ -30,7 +30,7 @@ from difftest.judge.stage import Stage
 from generators.cases import case_at, cases
 from generators.chances import drawn_from
 from generators.paths import chosen
-from reports.reproducer.reproducer import refusal
+from reports.reproducer.refusal import refusal
 from workers.backends import torch_ddp
 
 PATH = "blocks"

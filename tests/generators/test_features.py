@@ -18,7 +18,7 @@ from difftest.reduce.measure import measure
 from difftest.reduce.simplifications.options import fewer_training_features
 from generators.cases import cases
 from generators.paths import chosen
-from reports.reproducer.reproducer import refusal
+from reports.reproducer.refusal import refusal
 from workers.backends import torchax
 
 PATH = "features"

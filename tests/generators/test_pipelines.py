@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from difftest.cases.case import Case
 from difftest.cases.parts import parts
 from difftest.cases.pipelining import FOLDED, SINGLE
+from difftest.cases.resets import REPEATED, resets
 from generators.cases import case_at, cases
 from generators.paths import chosen
 from workers.backends import torch_pipeline
@@ -43,6 +44,8 @@ def test_every_schedule_and_form_is_drawn_with_every_kind_of_stage() -> None:
     assert {case.layout.mesh.names[1:] for case in drawn} >= {(), ("dp",), ("dp_shard",), ("tp",)}
     assert counts["accumulation"] > 20
     assert min(counts["frozen_layers"], counts["pipeline scaled=True"]) > 20
+    assert counts["own_function"] > 10
+    assert sum(REPEATED in dict(resets(case)) for case in drawn) > 30
     uneven = [case for case in drawn if case.staged and case.part_rows % case.staged.microbatches]
     assert uneven
     refused = Counter(torch_pipeline.unsupported(case) for case in drawn)

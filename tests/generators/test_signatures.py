@@ -3,7 +3,6 @@
 import pytest
 from samples import a_case, tensor_parallel_case
 
-from difftest.cases.case import Case
 from generators import explore
 from generators.explore import Walk, features, pairs
 from generators.signatures import Signature, signatures
@@ -63,10 +62,3 @@ def test_where_nothing_was_measured_pairs_of_features_decide(monkeypatch: pytest
         walk.choose(pool)
         added = [len(pairs(case) - before) for case in pool]
         assert len(pairs(walk.chosen[-1]) - before) == max(added)
-
-
-@pytest.mark.parametrize("wanted", [a_case(), tensor_parallel_case()])
-def test_a_walk_chooses_by_what_it_is_given_to_expect(wanted: Case) -> None:
-    walk = Walk(expects=lambda case: frozenset({Signature(("a",), 1)} if case == wanted else ()))
-    walk.choose([a_case(), tensor_parallel_case()])
-    assert walk.chosen == [wanted]

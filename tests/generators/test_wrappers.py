@@ -11,6 +11,7 @@ from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Shard
 from difftest.cases.parts import parts
+from difftest.cases.resets import REPEATED, resets
 from difftest.cases.wrapping import Sharding
 from generators.cases import case_at, cases
 from generators.paths import chosen
@@ -46,6 +47,8 @@ def test_the_path_of_wrappers_draws_every_option_with_everything_else() -> None:
     assert min(counts["mixed_precision"], counts["distributed_checkpoint"]) > 10
     used = [feature for case in drawn for feature in case.training_features]
     assert 0 in [one.options["step"] for one in used if one.name == "distributed_checkpoint"]
+    assert {one.options["backward"] for one in used if one.name == "forwards_first"} == {"once", "each"}
+    assert any(REPEATED in dict(resets(case)) for case in drawn)
     static = [case for case in drawn if case.replication.static_graph and case.training.accumulation > 1]
     assert any(case.replication.no_sync for case in static)
 

@@ -8,10 +8,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from machines import FIRST_NIGHT, FakeCluster, nightly_run
+from machines import CASES_A_NIGHT, FIRST_NIGHT, SIDES, FakeCluster, backend, nightly_run
 from sample_findings import ParsedPage
 
 from difftest import cli
+from difftest.cases import twins
 from difftest.commands import nightly
 from difftest.jobs.campaign import generated_cases
 from difftest.jobs.campaign import run as campaign_job
@@ -53,7 +54,8 @@ def hold(out: Path, terminal: str, printed: dict[str, Any]) -> None:
     counts = SAID.search(terminal)
     assert counts
     assert int(counts["runs"]) == summary["runs"] == len(runs)
-    assert int(counts["cases"]) + int(counts["programs"] or 0) == summary["cases"] == runs["case"].nunique()
+    cases = runs.loc[runs["path"] != twins.PATH, "case"].nunique()
+    assert int(counts["cases"]) + int(counts["programs"] or 0) == summary["cases"] == cases
     assert re.search(rf"\b{len(runs)}\s*runs\b", page)
     findings = {finding.fingerprint for finding in Corpus(out / "corpus").findings()}
     new = {finding["fingerprint"] for finding in summary["findings"] if finding["new"]}
@@ -90,6 +92,20 @@ def test_the_counts_of_a_campaign_agree(cluster: FakeCluster, tmp_path: Path, ki
     again = difftest("run", "--cases", CASES, "--out", tmp_path / "json", "--json", *words)
     assert first.exception is None, first.output
     hold(tmp_path / "out", first.stdout, json.loads(again.stdout))
+
+
+def test_a_twin_is_no_case(cluster: FakeCluster, tmp_path: Path) -> None:
+    reference = backend("definition")
+    reference.unsupported = twins.no_twin
+    cluster.backends = {"numpy": reference, **{name: backend(side) for name, side in SIDES.items()}}
+    cluster.references = frozenset({"numpy"})
+    words = ("run", "--cases", CASES, "--references-every", 1)
+    first = difftest(*words, "--out", tmp_path / "out")
+    again = difftest(*words, "--out", tmp_path / "json", "--json")
+    hold(tmp_path / "out", first.stdout, json.loads(again.stdout))
+    paths = pd.read_parquet(tmp_path / "out" / "table.parquet").drop_duplicates("case")["path"]
+    assert (paths == twins.PATH).sum() == CASES_A_NIGHT
+    assert f"{CASES_A_NIGHT} cases, " in first.stdout
 
 
 def test_the_counts_of_a_night_agree(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from difftest.passes.guilty import Verdict
 from difftest.passes.snapshots import Snapshot
 from difftest.records.corpus import ARTIFACTS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import GUILTY_PASS
-from difftest.records.former_names import FORMER
+from difftest.records.former_details import FORMER
 from reports.draft import readable
 from workers.backends import candidates
 

@@ -67,9 +67,9 @@ def test_another_reduction_does_not_overwrite_that_of_the_finding(
 ) -> None:
     campaign = campaign_with_finding(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
     folder = next(
-        campaign.corpus.root / one.fingerprint
-        for one in campaign.corpus.findings()
-        if one.divergence.backend == "spmd"
+        campaign.corpus.root / finding.fingerprint
+        for finding in campaign.corpus.findings()
+        if finding.divergence.backend == "spmd"
     )
     for out in (None, folder / REDUCED):
         with pytest.raises(

@@ -218,7 +218,7 @@ def test_an_id_is_found_in_the_folder_of_a_campaign_of_any_name(
 
 
 def test_the_shell_completes_ids_and_files(runs: Path) -> None:
-    parameter = next(one for one in show.command.params if one.name == "target")
+    parameter = next(param for param in show.command.params if param.name == "target")
     context = click.Context(show.command)
     items = parameter.type.shell_complete(context, parameter, DIGEST[:3])
     assert [(item.value, item.help) for item in items] == [(DIGEST, a_finding().fingerprint)]

@@ -353,12 +353,12 @@ def test_the_function_that_a_program_called_is_no_cause_unless_it_made_a_plain_t
 def test_what_a_rule_raised_is_part_of_a_program_s_failure() -> None:
     messages = (WRAPPED.format("sort.stable", "[2]"), WRAPPED.format("sort.stable", "[2]").replace("x", "y"))
     failures = [a_failure(message=message, operator="sort") for message in messages]
-    assert len({identity(one) for one in failures}) == 2
+    assert len({identity(failure) for failure in failures}) == 2
 
 
 def test_a_program_that_hangs_nowhere_in_particular_is_identified_by_its_operator() -> None:
     hangs = [a_failure(Symptom.HANG, frame="", message="x", operator=name) for name in ("cumsum", "sort")]
-    assert len({identity(one) for one in hangs}) == 2
+    assert len({identity(hang) for hang in hangs}) == 2
 
 
 MIXED = "aten.{}: got mixed torch.Tensor and DTensor, need to convert all"

@@ -128,8 +128,8 @@ def test_a_campaign_has_one_line_for_every_case_and_backend(tmp_path: Path) -> N
     campaign = a_campaign(tmp_path, Partial(), backends)
     cases = [tensor_parallel_case(seed=seed) for seed in range(3)]
     examined(campaign, *cases)
-    lines = [one for one in campaign.corpus.observations() if one.backend != "oracle"]
-    assert sorted((one.index, one.backend) for one in lines) == [
+    lines = [observation for observation in campaign.corpus.observations() if observation.backend != "oracle"]
+    assert sorted((line.index, line.backend) for line in lines) == [
         (index, name) for index in range(3) for name in sorted(backends)
     ]
     sides = counted(*lines).sides

@@ -38,10 +38,10 @@ def swept(folder: Path, fault: str) -> list[dict[str, Any]]:
 )
 def test_a_fault_at_any_operation_on_files_costs_no_record(tmp_path: Path, fault: str) -> None:
     results = swept(tmp_path, fault)
-    assert [one["at"] for one in results] == list(range(1, len(results) + 1))
+    assert [result["at"] for result in results] == list(range(1, len(results) + 1))
     assert len(results) > LEAST_OPERATIONS
-    assert [one for one in results if not one["equal"]] == []
+    assert [result for result in results if not result["equal"]] == []
     expected = {REFUSED, WENT_ON} if fault in ERRORS else {DIED}
-    assert {one["status"] for one in results} <= expected, "an error is one of ours, with words"
+    assert {result["status"] for result in results} <= expected, "an error is one of ours, with words"
     if fault in ERRORS:
-        assert [one for one in results if one["left"]] == []
+        assert [result for result in results if result["left"]] == []

@@ -71,7 +71,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     def observe(
         corpus: Corpus, *observations: Observation, real: Callable[..., None] = Corpus.observe
     ) -> None:
-        text = b"".join(msgspec.json.encode(one) + b"\n" for one in observations)
+        text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
         for part in (text[: len(text) // 2], text[: text.index(b"\n") + 1], text[:-1], text):
 
             def append(part: bytes = part) -> None:

@@ -77,12 +77,14 @@ def test_a_fault_of_every_program_reduces_to_one_plain_operator_on_one_device() 
             "normal",
         )
         assert (operator.form, operator.options) == ("function", {})
-        assert all(max(one.shape, default=0) <= 4 for one in operator.operands.values())
+        assert all(max(operand.shape, default=0) <= 4 for operand in operator.operands.values())
         assert (result.conditions, result.complete) == ((), True)
 
 
 def test_a_removed_operator_s_tensors_become_operands_of_those_that_refer_to_it() -> None:
-    result = reduced(a_chain(), lambda case: [one.operator for one in operators(case)][-1:] == ["stack"])
+    result = reduced(
+        a_chain(), lambda case: [operator.operator for operator in operators(case)][-1:] == ["stack"]
+    )
     (stack,) = operators(result.case)
     assert len(stack.operands) == len(list(stack.references())) == 2
     assert all(name in stack.operands for name in stack.references())
@@ -90,7 +92,7 @@ def test_a_removed_operator_s_tensors_become_operands_of_those_that_refer_to_it(
 
 def test_what_a_fault_needs_stays_and_is_a_condition() -> None:
     def shows(case: Case) -> bool:
-        chosen = [one for one in operators(case) if one.operator == "index_select"]
+        chosen = [operator for operator in operators(case) if operator.operator == "index_select"]
         return bool(chosen) and any(
             isinstance(placement, Shard) for placement in case.layout.parameters.get("0.index", ())
         )

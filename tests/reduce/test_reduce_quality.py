@@ -167,16 +167,16 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
                 missing = f"{defect} on {backend}: not shown by {CASES} cases"
                 print(report_of(one) if one else missing, flush=True)  # noqa: T201
             results += [one] if one else []
-    median = statistics.median(one.reduced.evaluations for one in results)
+    median = statistics.median(result.reduced.evaluations for result in results)
     with capsys.disabled():
         print(f"{len(results)} of {len(pairs)} defects reduced; median {median:g} runs")  # noqa: T201
     assert len(results) >= 0.9 * len(pairs)
     assert median <= MEDIAN_MOST
-    assert [one.name for one in results if not one.own] == []
-    for one in results:
-        case = one.reduced.case
-        assert case.world_size == (4 if one.name in FOUR_RANKS else RANKS[one.fault.blame]), report_of(
-            one
+    assert [result.name for result in results if not result.own] == []
+    for result in results:
+        case = result.reduced.case
+        assert case.world_size == (4 if result.name in FOUR_RANKS else RANKS[result.fault.blame]), report_of(
+            result
         )  # with fewer it is another fault
-        assert len(case.model.layers) <= 2, report_of(one)
-        assert case.training.steps <= STEPS.get(one.fault.name, 1), report_of(one)
+        assert len(case.model.layers) <= 2, report_of(result)
+        assert case.training.steps <= STEPS.get(result.fault.name, 1), report_of(result)

@@ -41,12 +41,12 @@ def reasons(coverage: Coverage, lacks: SupportTable) -> dict[tuple[str, str], tu
 def test_what_was_reached_is_counted_beside_what_there_is() -> None:
     coverage = Coverage()
     coverage.add(Columns.of(LINES))
-    rows = {one.what: (one.reached, dict(one.by_side)) for one in totals(coverage)}
+    rows = {total.what: (total.reached, dict(total.by_side)) for total in totals(coverage)}
     assert rows[f"{OPERATORS}, forward"] == (3, {"torch": 3, "xla": 1})
     assert rows[f"{OPERATORS}, backward"] == (1, {"torch": 0, "xla": 1})
     assert rows[f"{ENTRIES}, with sharded operands"] == (1, {"torch": 1, "xla": 0})
     table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
-    entries = {one.what: (one.reachable, one.reached) for one in totals(coverage, table)}
+    entries = {total.what: (total.reachable, total.reached) for total in totals(coverage, table)}
     assert entries[f"{ENTRIES}, forward"] == (2, 1)
     assert entries[f"{ENTRIES}, backward"] == (1, 0)
     assert rows[RULES] == (1, {})
@@ -58,7 +58,7 @@ def test_parts_are_counted_by_side_and_on_each_side() -> None:
     for side, own in (("torch", parts), ("xla", {"features": ("schedule",)}), ("xla", {})):
         coverage.add(Columns.of([an_observation(side=side, covered=Covered(parts=own))]))
     there = {FEATURES: frozenset({"schedule", "evaluation", "frozen"})}
-    rows = {one.what: one for one in totals(coverage, Entries(parts=there))}
+    rows = {total.what: total for total in totals(coverage, Entries(parts=there))}
     assert rows[FEATURES] == Total(FEATURES, 3, 2, {"torch": 2, "xla": 1}, 1)
     assert rows[BLOCKS] == Total(BLOCKS, None, 1, {"torch": 1, "xla": 0}, 0)
     missing = [one.names for one in unreached(coverage, SupportTable(), Entries(parts=there))]
@@ -92,7 +92,10 @@ def test_what_was_not_reached_has_a_reason() -> None:
     assert "uniform_" in names[RULES, "it draws random numbers"]
     table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
     entries = [one for one in unreached(coverage, lacks, table) if one.what == ENTRIES]
-    assert [(one.reason, one.names) for one in entries] == [("it draws", ("rand",)), (NOT_YET, ("mul",))]
+    assert [(entry.reason, entry.names) for entry in entries] == [
+        ("it draws", ("rand",)),
+        (NOT_YET, ("mul",)),
+    ]
     drawn = Entries({"aten.uniform_": ""})
     assert not any(
         "uniform_" in one.names for one in unreached(coverage, lacks, drawn) if "random" in one.reason

@@ -23,12 +23,14 @@ from difftest.ground import sources
 from difftest.ground.errors import UsageError
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
-from reports.reproducer import own, reproducer
+from reports.reproducer import own, templates
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import refusal, render, tidied
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
+from reports.reproducer.tidied import tidied
 from workers.isolate import sandbox
 
-BACKENDS = sorted({*reproducer.backends()} - {"torch_experts", "torch_pipeline", "torch_tp", "xla_tp"})
+BACKENDS = sorted({*templates.backends()} - {"torch_experts", "torch_pipeline", "torch_tp", "xla_tp"})
 """Those with a template, less those that need styles for modules, which are not known of the user's."""
 
 LOSSES: tuple[Literal["own", "mse", "cross_entropy"], ...] = ("own", "mse", "cross_entropy")

@@ -51,6 +51,20 @@ def loss(outputs, targets):
     )
 
 
+def test_what_arguments_cannot_say_is_done_to_the_model() -> None:
+    recipe = msgspec.structs.replace(IMAGES, calm=True, cut={"encoder.layers": 2}, head="classifier")
+    assert """    model = torchvision.models.get_model('resnet18', weights=None, num_classes=10)
+    del model.get_submodule('encoder.layers')[2:]
+    width = next(one.in_features for one in model.classifier.modules() if isinstance(one, torch.nn.Linear))
+    model.classifier = torch.nn.Linear(width, 10)
+    for module in model.modules():
+        for name in ("p", "drop_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+""" in text("a:b", recipe)
+
+
 @pytest.mark.parametrize("package", ["timm", "torchvision", "diffusers"])
 def test_every_package_has_its_own_call_and_random_weights(package: str) -> None:
     recipe = msgspec.structs.replace(IMAGES, package=package)

@@ -78,8 +78,12 @@ def test_every_format_names_the_sides_of_which_too_little_was_compared(
     files = reported(tmp_path, observations)
     summary = json.loads(files["summary.json"])
     subjects = [message.partition(":")[0] for message in summary["incomplete"]]
-    assert [one for one in subjects if one.startswith("side ")] == [f"side {one}" for one in sides]
-    assert {one for one in subjects if not one.startswith("side ")} == {BACKENDS[one] for one in sides}
+    assert [subject for subject in subjects if subject.startswith("side ")] == [
+        f"side {side}" for side in sides
+    ]
+    assert {subject for subject in subjects if not subject.startswith("side ")} == {
+        BACKENDS[side] for side in sides
+    }
     opening = "Nothing was compared." if len(sides) == 2 else "Too little was compared."
     assert summary["headline"] == summary["opening"] == opening
     assert summary["verdict"].startswith(f"{opening} No findings")
@@ -89,11 +93,11 @@ def test_every_format_names_the_sides_of_which_too_little_was_compared(
     assert "None, but too little was compared" in page.text
     root = ET.fromstring(files["junit.xml"])  # noqa: S314  we wrote it
     errors = [case.get("name") for case in root.iter("testcase") if case.find("error") is not None]
-    assert errors == [*(f"side {one}" for one in sides), *(BACKENDS[one] for one in sides)]
+    assert errors == [*(f"side {side}" for side in sides), *(BACKENDS[side] for side in sides)]
     assert root.get("errors") == str(2 * len(sides))
-    for one in sides:
-        assert f"side {one}: " in page.text
-        assert f"* side {one}: " in files["summary.md"]
+    for side in sides:
+        assert f"side {side}: " in page.text
+        assert f"* side {side}: " in files["summary.md"]
 
 
 def test_a_whole_result_has_no_banner(tmp_path: Path) -> None:

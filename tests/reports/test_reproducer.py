@@ -30,9 +30,10 @@ from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.script_ending import Ending
 from generators.cases import case_at
-from reports.reproducer import reproducer, spelling
-from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import any_numbers, gates, refusal, render
+from reports.reproducer import spelling, templates
+from reports.reproducer.fault import Fault, any_numbers
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import gates, render
 from workers.backends import candidates
 from workers.isolate import sandbox
 
@@ -96,12 +97,12 @@ def functions(script: str) -> dict[str, Any]:
 
 
 def test_every_template_is_named_after_a_backend() -> None:
-    names = reproducer.backends()
+    names = templates.backends()
     assert set(names) <= set(candidates(names))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("backend", reproducer.backends())
+@pytest.mark.parametrize("backend", templates.backends())
 @pytest.mark.parametrize(
     "shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
 )
@@ -216,7 +217,7 @@ OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0]
 
 def test_the_script_of_a_small_case_is_short(subtests: pytest.Subtests) -> None:
     """Blank lines count too."""
-    for backend, shown in itertools.product(reproducer.backends(), OF_SMALL):
+    for backend, shown in itertools.product(templates.backends(), OF_SMALL):
         case, more = SMALL.get(backend, a_case()), MORE.get(backend, 0)
         with subtests.test(f"{backend}-{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"):
             plain = render(case, backend, shown, "small", plan(case), plain=True)

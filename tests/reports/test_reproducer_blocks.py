@@ -16,7 +16,8 @@ from difftest.judge.stage import Stage
 from generators.cases import case_at
 from reports.reproducer import blocks
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import refusal, render
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
 from workers.backends import candidates
 
 OURS = {"difftest", "generators", "workers", "reports"}

@@ -19,7 +19,8 @@ from difftest.judge.stage import Stage
 from generators.cases import case_at
 from reports.reproducer import features
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import refusal, render
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
 
 CASES = 100
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)

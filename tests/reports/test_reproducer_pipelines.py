@@ -15,7 +15,8 @@ from difftest.cases.layout import Replicate, Shard
 from difftest.cases.pipelining import Pipeline
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import refusal, render
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
 
 GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-3)
 OUTPUT = Fault(kind="numbers", stage=Stage.FORWARD, step=0, tensor="output", tolerance=1e-3)

@@ -16,7 +16,9 @@ from difftest.ground.errors import UsageError
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import PROGRAMS, backends, refusal, render
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
+from reports.reproducer.templates import PROGRAMS, backends
 
 MOST_LINES = 40
 GRADIENT = ".requires_grad_()"

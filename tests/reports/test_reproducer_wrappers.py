@@ -18,7 +18,8 @@ from difftest.cases.options import Feature, FeatureOption
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import refusal, render
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
 from workers.training import tp_plan
 
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)
@@ -76,6 +77,26 @@ def script(case: Case, backend: str) -> str:
         ),
         ({"sharding": Sharding(synced="scattered")}, ["    model.set_requires_all_reduce(last)"]),
         ({"sharding": Sharding(wrapped="layers")}, ["fully_shard(model[0], mesh=mesh)"]),
+        (
+            {"sharding": Sharding(flattened=True)},
+            [
+                "mesh_dim_names=('dp_shard_outer', 'dp_shard_inner'))",
+                "shards = world[('dp_shard_outer', 'dp_shard_inner')]._flatten('dp_shard')",
+                "mesh = shards",
+            ],
+        ),
+        (
+            {"features": (Feature(name="forwards_first", options={"backward": "each"}),)},
+            ["waiting.append(loss * scale)", "for loss in waiting:", "loss.backward()"],
+        ),
+        (
+            {"features": (Feature(name="forwards_first", options={"backward": "once"}),)},
+            ["waiting.append(loss * scale)", "torch.stack(waiting).sum().backward()"],
+        ),
+        (
+            {"features": (Feature(name="own_function", options={"outputs": 2}),)},
+            ["class Product(torch.autograd.Function):", "return torch.cat(given, -1)"],
+        ),
         (
             {"features": (Feature(name="mixed_precision", options={"reduce": "float32", "output": "loss"}),)},
             [
@@ -168,6 +189,15 @@ def test_a_script_has_an_optimizer_of_matrices(kind: str, line: str) -> None:
     options: dict[str, FeatureOption] = {"kind": kind, "nesterov": True, "rate": 0.03125}
     text = script(sharded(features=(Feature(name="matrix_optimizer", options=options),)), "torch_fsdp")
     assert line in text
+
+
+def test_a_script_applies_a_block_as_often_as_the_case_does() -> None:
+    block = Residual(layers=(Linear(inputs=4, outputs=4),))
+    layers = (Linear(inputs=4, outputs=4), msgspec.structs.replace(block, times=3))
+    text = script(a_case(layers, training=Training(steps=2)), "torch_ddp")
+    assert ".applied(3)" in text
+    assert "for _ in range(self.times):" in text
+    assert "times" not in script(a_case((layers[0], block), training=Training(steps=2)), "torch_ddp")
 
 
 def test_a_script_that_reduces_every_part_tells_fsdp_nothing_between_them() -> None:

@@ -22,8 +22,9 @@ from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
-from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import fault, needle, refusal, render, tolerance
+from reports.reproducer.fault import Fault, fault_of, needle, tolerance
+from reports.reproducer.refusal import refusal
+from reports.reproducer.reproducer import render
 
 
 @pytest.mark.parametrize("form", ["single", "list"])
@@ -134,6 +135,18 @@ WORDS = Training(loss="cross_entropy")
         ("no_broadcast", a_case(), "torch_ddp", "init_sync=False"),
         ("changing_number", a_case(), "xla_spmd", "loss = loss * 2.0 ** (1 + step % 8)"),
         ("unoptimised", a_case(), "xla_replica", "--xla_backend_optimization_level=0"),
+        (
+            "bare_to_local",
+            a_case((*LINEAR, Redistribute(width=2, dims=(0,), by="to_local"))),
+            "torch_dtensor",
+            "x.to_local()",
+        ),
+        (
+            "local_map",
+            a_case((*LINEAR, Redistribute(width=2, dims=(0,), by="to_local"))),
+            "torch_dtensor",
+            "local_map(",
+        ),
     ],
 )
 def test_a_usual_form_is_in_the_script_of_a_case_that_has_it(
@@ -220,10 +233,10 @@ def test_a_failure_is_recognised_by_type_and_message() -> None:
         "step": 2,
     }
     first = Divergence(**place, check="completion", symptom=Symptom.EXCEPTION, cause=identity(failure))
-    assert fault(first, failure, None) == Fault(
+    assert fault_of(first, failure, None) == Fault(
         kind="raises", stage=Stage.FORWARD, step=2, failure="ValueError", needle="is not allowed here"
     )
-    assert fault(Divergence(**place, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
+    assert fault_of(Divergence(**place, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
 
 
 def test_text_from_a_log_cannot_end_a_docstring() -> None:

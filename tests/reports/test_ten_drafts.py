@@ -376,8 +376,10 @@ def test_every_command_of_a_draft_runs_as_printed(name: str, tmp_path: Path) -> 
         assert (status != 0) == fails, came
         assert fails or quoted.strip() in came
     if name == "openxla":
-        (tmp_path / GRAPH).write_text(next(one for one in blocks(text, "text") if one.startswith("module")))
-        (tmp_path / PROGRAM).write_text(next(one for one in blocks(text, "python") if "jaxlib" in one))
+        (tmp_path / GRAPH).write_text(
+            next(block for block in blocks(text, "text") if block.startswith("module"))
+        )
+        (tmp_path / PROGRAM).write_text(next(block for block in blocks(text, "python") if "jaxlib" in block))
         done = subprocess.run([python, PROGRAM], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert done.returncode < 0
         assert ABORT.needle in done.stderr

@@ -25,7 +25,8 @@ from difftest.jobs.filing.reproduction import scripts
 from difftest.judge.stage import Stage
 from generators.cases import case_at
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import FOLDER, PROGRAMS, backends, refusal
+from reports.reproducer.refusal import refusal
+from reports.reproducer.templates import FOLDER, PROGRAMS, backends
 
 if TYPE_CHECKING:
     from difftest.judge.checks import ScriptKind
@@ -80,7 +81,7 @@ def bases(count: int = GENERATED) -> list[tuple[Any, Sequence[Place]]]:
 
     They are those of known faults, and `count` of every one of `PATHS`.
     """
-    known = [one.read() for one in read_known_cases()]
+    known = [case.read() for case in read_known_cases()]
     drawn = [case_at(11, index, paths=(path,), max_world_size=2) for path in PATHS for index in range(count)]
     values = [json.loads(case.to_json()) for case in (*known, *drawn)]
     return [(value, list(_places(value))) for value in values]

@@ -295,8 +295,10 @@ def _ended(
         return replace(
             line, verdict="unsupported", reason=refusal, losses=Losses(), outcome=Ending(status="unsupported")
         )
-    faults = [one for one in faults if one.case == line.case] or faults
-    rounding = (replace(one, ratio=one.ratio % THRESHOLD) for one in measurements(random))
+    faults = [fault for fault in faults if fault.case == line.case] or faults
+    rounding = (
+        replace(measurement, ratio=measurement.ratio % THRESHOLD) for measurement in measurements(random)
+    )
     chance, measured = random.random(), tuple(rounding)
     first = bool(faults) and faults[0].case == line.case
     if first or (faults and chance < 0.03):

@@ -11,8 +11,8 @@ from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Origin, Outcome
 from difftest.records import traces
 from difftest.records.bundle import Joined, Recorder
+from workers.cluster.dispatch import require_versions
 from workers.cluster.environments import Environment
-from workers.cluster.versions import require_versions
 from workers.isolate.answers import new_request, require_answer
 
 CASE, OTHER = a_case(), a_case(seed=5)

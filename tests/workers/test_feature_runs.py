@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "communication_hook": {"kind": "allreduce"},
     "distributed_checkpoint": {"step": 2, "resharded": True},
     "evaluation": {},
+    "forwards_first": {"backward": "once"},
     "frozen": {"name": "0.weight"},
     "frozen_layers": {"first": 0, "count": 1},
     "gradient_scaler": {"step": 1},
@@ -55,6 +56,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "nesterov": {},
     "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
     "optimizer_event": {},
+    "own_function": {"outputs": 2},
     "parameter_groups": {"decay": 0.25},
     "reentrant_checkpoint": {},
     "save_and_load": {"step": 2},
@@ -107,7 +109,10 @@ def importable(backend: str) -> bool:
 def with_feature(name: str) -> Case:
     kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
     again = name == "reentrant_checkpoint"
-    training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
+    parts = 2 if name == "forwards_first" else 1
+    training = Training(
+        steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again, accumulation=parts
+    )
     model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
     if name == "optimizer_event":
@@ -131,6 +136,7 @@ OF_OTHER_PATHS = (
     *("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy"),
     *("state_without_optimizer", "frozen_layers_trained", "last_of_bucket_lost", "averaged_early"),
     *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
+    *("last_loss_forgotten", "halved_by_own_function"),
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""
 

@@ -31,12 +31,25 @@ def through(**fields: object) -> Case:
 
 @pytest.mark.parametrize(
     "operation",
-    ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "scatter"],
+    ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "scatter", "gather"],
 )
 def test_gradients_of_sums_and_moves_are_those_of_one_device(operation: str) -> None:
     case = through(operation=operation)
     outcome = sandbox.run(case, "torch_ddp")
     assert agrees(case, "torch_ddp", outcome), outcome
+
+
+def test_the_gradient_of_a_mean_is_that_of_one_device_where_every_rank_has_it() -> None:
+    case = through(operation="all_reduce", reduction="avg")
+    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
+
+
+def test_the_gradient_of_a_mean_that_one_rank_has_is_wrong_which_is_known() -> None:
+    case = msgspec.structs.replace(through(operation="reduce", reduction="avg"), path="learned_collectives")
+    outcome = sandbox.run(case, "torch_ddp")
+    first = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences[0]
+    assert first.check == "gradients"
+    assert read_ledger().entry(first, case, utc_today())
 
 
 def test_the_gradient_of_the_greatest_over_ranks_is_wrong_which_is_known() -> None:

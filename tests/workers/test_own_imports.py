@@ -1,9 +1,12 @@
 """What a user's model imports at its top: which of it a zygote imports, once for all ranks."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from installed_packages import needs
 from own_models import own_case, written
 from samples import a_case
 
@@ -120,3 +123,16 @@ def test_a_package_that_starts_threads_is_imported_in_every_rank(
     threads = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
     processes = imports(with_package, monkeypatch, threads)
     assert len(processes) == len({*processes}) == 1 + 4, "the zygote tried it, and then every rank"
+
+
+IMPORTED = """
+from workers import zygote
+zygote.preloaded(["torch", "torch._dynamo", "workers.own.before_imports", "transformers:PreTrainedModel"])
+"""
+
+
+@pytest.mark.slow
+def test_transformers_starts_no_thread_of_scipy_s_so_that_a_zygote_can_import_it() -> None:
+    needs("transformers", reason="needs transformers: pip install 'difftest[models]'")
+    done = subprocess.run([sys.executable, "-P", "-c", IMPORTED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -20,8 +20,8 @@ from difftest.jobs.proof.rates import passed
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
 from workers import faults
+from workers.cluster.dispatch import require_versions
 from workers.cluster.environments import Environment
-from workers.cluster.versions import require_versions
 from workers.isolate import sandbox
 from workers.isolate.answers import new_request, require_answer
 

@@ -35,6 +35,7 @@ CLASSES = Training(steps=2, loss="cross_entropy")
 MIXED = Feature(name="mixed_precision", options={"reduce": "bfloat16", "output": "policy"})
 BLOCK = Residual(layers=(Linear(inputs=9, outputs=9),))
 WITH_BLOCK = Model(layers=(Linear(inputs=6, outputs=9), BLOCK, Linear(inputs=9, outputs=5)))
+THRICE = Model(layers=(WITH_BLOCK.layers[0], msgspec.structs.replace(BLOCK, times=3), WITH_BLOCK.layers[2]))
 DECODER = Model(
     sequence=4,
     layers=(
@@ -100,6 +101,14 @@ SHARDINGS = {
         sharded(), model=EVEN, layout=EVENLY, features=(Feature(name="kept_state_dict"),)
     ),
     "skipped": featured("skipped_block", block="1", parts=2),
+    "flattened": sharded(Mesh((("dp_shard", 4),)), sharding=Sharding(flattened=True)),
+    "flattened beside replicas": sharded(HYBRID, sharding=Sharding(flattened=True, synced="scattered")),
+    "a sum of losses": featured("forwards_first", backward="once"),
+    "losses one by one": featured("forwards_first", backward="each"),
+    "own function": featured("own_function", outputs=2),
+    "a block three times": msgspec.structs.replace(
+        sharded(), model=THRICE, layout=featured("forwards_first", backward="once").layout
+    ),
 }
 
 
@@ -213,6 +222,25 @@ def test_what_gloo_makes_of_strides_is_found(operation: str) -> None:
 def test_the_wrong_gradients_of_a_parallel_loss_are_found(loss: str) -> None:
     case = cut(Regions(loss=loss))  # type: ignore[arg-type]
     compared = compare(case, "torch_tp", "torch", oracle_trace(case), sandbox.run(case, "torch_tp"))
+    assert compared.divergences[0].check == "gradients"
+
+
+def test_backward_passes_that_ddp_does_not_expect_are_found() -> None:
+    """It reduces in the first one, and leaves the second one's gradients on their rank."""
+    case = a_sharded_case(Mesh((("dp", 2),)), training=PARTS)
+    forwards = Feature(name="forwards_first", options={"backward": "each"})
+    case = msgspec.structs.replace(case, features=(forwards,))
+    compared = compare(case, "torch_ddp", "torch", oracle_trace(case), sandbox.run(case, "torch_ddp"))
+    assert {"gradients", "replicas"} & {divergence.check for divergence in compared.divergences}
+
+
+def test_a_tie_whose_layers_are_wrapped_apart_is_found_to_be_broken() -> None:
+    tied = Model(
+        layers=(Embedding(vocabulary=6, width=4), Linear(inputs=4, outputs=6, tied=True)), sequence=2
+    )
+    case = a_sharded_case(PAIR, (S0,), {"": (S0,)}, model=tied, training=CLASSES)
+    case = msgspec.structs.replace(case, sharding=Sharding(wrapped="ties"))
+    compared = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))
     assert compared.divergences[0].check == "gradients"
 
 

@@ -94,7 +94,7 @@ def all_backends() -> dict[str, Backend]:
 
 def references() -> dict[str, Backend]:
     """The backends that run the twins of cases, by name."""
-    return {name: one for name, one in all_backends().items() if one.PROFILE.runs_twins}
+    return {name: backend for name, backend in all_backends().items() if backend.PROFILE.runs_twins}
 
 
 def following(names: Iterable[str]) -> dict[str, str]:

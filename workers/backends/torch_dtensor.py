@@ -72,7 +72,7 @@ def session(
             quiet=(lambda _module, _last: loss_parallel()) if apart else lambda _module, _last: nullcontext(),
             operators=replace(
                 flash.operators(member.case, facts),
-                move=redistribution.mover(member.mesh),
+                move=redistribution.mover(member.mesh, case.forms),
                 lay_out=pieces_laid_out,
             ),
             environment=facts,

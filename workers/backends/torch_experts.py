@@ -56,7 +56,7 @@ def _no_mesh(case: Case) -> str | None:
     """Why the mesh cannot have experts and rows, or None."""
     names = case.layout.mesh.names
     if names not in MESHES:
-        allowed = ", ".join(" x ".join(one) for one in MESHES)
+        allowed = ", ".join(" x ".join(mesh) for mesh in MESHES)
         return f"places experts over {allowed}; the layout has other axes"
     if any(at != _batch(name) for name, at in zip(names, case.layout.batch, strict=True)):
         return "rows are cut over dp_shard and ep, and whole over tp"

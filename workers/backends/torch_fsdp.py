@@ -96,7 +96,8 @@ def session(
     case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
 ) -> Iterator["Session"]:
     """Joins the process group and shards over the layout's mesh, of one axis or two."""
-    with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
+    shards = case.layout.mesh.names[-1] if case.sharded_by.flattened else ""
+    with process_groups.joined(case, rank, rendezvous, kind=kind, flattened=shards) as member:
         joined = process_groups.local_session(
             member, lambda module: shard(case, module.to(member.device), member.mesh), partial(quiet, case)
         )

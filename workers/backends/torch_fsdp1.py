@@ -57,6 +57,8 @@ def unsupported(case: Case) -> str | None:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
     if case.sharded_by.ignored is not None:
         return "FullyShardedDataParallel is not told to ignore a parameter here"
+    if case.sharded_by.wrapped == "ties":
+        return "FullyShardedDataParallel does not support shared parameters in submodules of their own"
     if case.sharded_by.offload:
         return "FullyShardedDataParallel offloads from an accelerator alone"
     return torch_fsdp.unsupported(case)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from workers import sides
 from workers.backends import xla_spmd
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, reading
 from workers.xla import flash, sharding, spmd
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ EMPTY_SYNCS = 2
 
 @for_modules_only
 def unsupported(case: Case) -> str | None:
-    """As under SPMD, whose annotations these are."""
-    return xla_spmd.unsupported(case)
+    """As under SPMD, whose annotations these are, and that the model reads no values."""
+    return reading(case) or xla_spmd.unsupported(case)
 
 
 @contextmanager

@@ -64,4 +64,4 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     def feed(tensor: "Tensor") -> "Tensor":
         return sharding.distribute(tensor, mesh, case.layout.batch)
 
-    yield spmd.session(world, place, feed, Operators(move=redistribution.mover(mesh)))
+    yield spmd.session(world, place, feed, Operators(move=redistribution.mover(mesh, case.forms)))

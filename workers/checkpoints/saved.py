@@ -226,10 +226,10 @@ def _copies(gathered: _Gathered, path: Path, *, ranked: bool) -> list[str]:
         if len(copies) > 1 and not ranked:
             msg = f"{str(path)!r} has {name} in several files; one of them is compared at a time"
             raise UsageError(msg)
-        if len({about(one) for one in copies}) > 1:
+        if len({about(copy) for copy in copies}) > 1:
             msg = f"the files of ranks in {str(path)!r} have {name} in several shapes, and none says why"
             raise UsageError(msg)
-        torn += [] if all(_equal(one, copies[0]) for one in copies[1:]) else [name]
+        torn += [] if all(_equal(copy, copies[0]) for copy in copies[1:]) else [name]
         first = copies[0]
         at = block((0,) * first.dim(), first.shape)
         gathered.add(name, about(first), [Shard(at=at, read=partial(_itself, first))])

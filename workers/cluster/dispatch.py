@@ -18,13 +18,14 @@ import ray
 
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
+from difftest.ground import installed
 from difftest.ground.errors import NODE_LOST, InfrastructureError, LethalError, NoTimeError
+from difftest.ground.plugins import IN
 from difftest.judge.outcome import Origin, Outcome
 from workers import backends, faults
 from workers.cluster import connection, environments, nodes
 from workers.cluster.environments import Environment
 from workers.cluster.team import Team
-from workers.cluster.versions import require_versions
 from workers.deadlines import DEADLINE_SECONDS, longest_seconds
 from workers.isolate import limits, zygotes
 from workers.isolate.answers import new_request, require_answer
@@ -70,7 +71,11 @@ class Pool:
         self._places = environments.by_accelerators(nodes.resources()) if configured is None else configured
         self._teams: dict[str, Team] = {}
         self._lock = threading.Lock()
-        _require_cpus(workers)
+        # a cluster that is not of this machine alone may grow
+        if connection.current().local and (cpus := nodes.cpus()) < workers:
+            need = f"{workers} workers need {workers} CPUs; the cluster has {cpus}"
+            msg = f"{need}: ask for fewer workers or add nodes"
+            raise InfrastructureError(msg)
         self.team(ORACLE)
 
     def within(self, deadline: float) -> "Pool":
@@ -173,14 +178,6 @@ def _or_error(run: Callable[[], Outcome]) -> Outcome | InfrastructureError:
         return error
 
 
-def _require_cpus(workers: int) -> None:
-    """Raises `InfrastructureError` where workers could never have a CPU each: other clusters may grow."""
-    if connection.current().local and (cpus := nodes.cpus()) < workers:
-        need = f"{workers} workers need {workers} CPUs; the cluster has {cpus}"
-        msg = f"{need}: ask for fewer workers or add nodes"
-        raise InfrastructureError(msg)
-
-
 def _node_died(error: Exception, places: Collection[str]) -> bool:
     """Whether an actor was lost with one of its nodes, and not alone.
 
@@ -199,3 +196,25 @@ def _node_died(error: Exception, places: Collection[str]) -> bool:
 def _cause(error: Any) -> Exception:  # noqa: ANN401
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, InfrastructureError) else InfrastructureError(str(error))
+
+
+def require_versions(outcome: Outcome, backend: str, environment: Environment) -> None:
+    """Raises `InfrastructureError` where a run had another version of a package than the driver.
+
+    A backend whose environment has a Python of its own, or is part of its name, may have other versions.
+    """
+    if environment.python or IN in backend:
+        return
+    for package, version in installed.versions(*installed.COMPUTING).items():
+        actual = outcome.environment.get(package, version)
+        if _public(actual) != _public(version):
+            msg = (
+                f"{backend} ran with {package} {actual}; the campaign is defined by {version}: install that "
+                "on the worker, or give the backend an environment with a `python` of its own"
+            )
+            raise InfrastructureError(msg)
+
+
+def _public(version: str) -> str:
+    """A version without its local part, which says how a package was built: `2.9.0` for `2.9.0+cpu`."""
+    return version.partition("+")[0]

@@ -19,11 +19,19 @@ from difftest.cases.gathered import axes_apart
 from difftest.cases.layers.collective import Collective
 from difftest.cases.numbers import IGNORE_INDEX
 from difftest.cases.regions import norms
+from difftest.cases.resets import REPEATED, resets
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, planted
 from workers.faults.features import replacing
 from workers.training import train
-from workers.training.features import kept_state_dict, skipped_block, state_dict_options
+from workers.training.features import (
+    forwards_first,
+    kept_state_dict,
+    own_function,
+    skipped_block,
+    state_dict_options,
+)
+from workers.training.layers.residual import Residual
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -109,6 +117,52 @@ def block_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
     """In every forward pass. The module is made before the session places it."""
     skipped_block.is_used = lambda *_: True
     return session
+
+
+@planted(
+    paths=("wrappers",),
+    about="of several parts' losses the last is not differentiated",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=_has("forwards_first"),
+)
+def last_loss_forgotten(session: Session, _case: Case, _rank: int) -> Session:
+    """What waits for its backward pass is all but the last."""
+    forwards_first.differentiated = lambda losses, _how: [*losses[:-1]]
+    return session
+
+
+@planted(
+    paths=("wrappers",),
+    about="the weight's gradient of a user's function is half of what it should be",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=_has("own_function"),
+)
+def halved_by_own_function(session: Session, _case: Case, _rank: int) -> Session:
+    """That of every Linear layer."""
+    right = own_function.of_weight
+    own_function.of_weight = lambda gradient, x: right(gradient, x) / 2
+    return session
+
+
+@planted(
+    paths=("wrappers",),
+    about="a block that is applied several times is applied once",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=lambda case: REPEATED in dict(resets(case)),
+)
+def block_applied_once(session: Session, _case: Case, _rank: int) -> Session:
+    """Each of the model's."""
+
+    def place(module: nn.Module) -> nn.Module:
+        for block in module.modules():
+            if isinstance(block, Residual):
+                block.times = 1
+        return session.place(module)
+
+    return replace(session, place=place)
 
 
 @planted(

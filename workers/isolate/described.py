@@ -5,7 +5,8 @@ What is known of a user's module, and the models by name, without importing any 
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -54,6 +55,33 @@ def described(source: str, meshes: Sequence[Mesh]) -> Description:
         msg = f"{source}: {answer.error}"
         raise UsageError(msg)
     return answer.description
+
+
+def described_each(names: Sequence[str]) -> Iterator[tuple[str, Description | UsageError]]:
+    """Models by name with what is known of each, or why nothing is: one process imports the packages once.
+
+    A model is described as it is taken. Where the process dies the next model gets another.
+    """
+    left = deque(names)
+    while left:
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "workers.own.describe"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+        ) as process:
+            assert process.stdin  # noqa: S101  a pipe
+            assert process.stdout  # noqa: S101  a pipe
+            for name in iter(lambda: left.popleft() if left else "", ""):
+                process.stdin.write(msgspec.json.encode(DescriptionRequest(name, ())) + b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+                if not line:
+                    yield name, UsageError(f"{name} could not be described: the process died")
+                    break
+                answer = msgspec.json.decode(line, type=Answer)
+                yield name, answer.description or UsageError(f"{name}: {answer.error}")
 
 
 def _answer(source: str, module: str, request: bytes, *arguments: str) -> bytes:

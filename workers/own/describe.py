@@ -1,8 +1,8 @@
 """Describes a module of the user's, in a process of its own: `python -P -m workers.own.describe`.
 
-It reads one JSON object from standard input, `{"source": ..., "meshes": [...]}`, and prints `{"description":
-...}`, or `{"error": ...}` with a sentence for the user. The module is built and run once in every dtype, with
-a batch of few rows, on the CPU.
+Every line of standard input is a JSON object, `{"source": ..., "meshes": [...]}`, for which it prints a line
+`{"description": ...}`, or `{"error": ...}` with a sentence for the user. The module is built and run once in
+every dtype, with a batch of few rows, on the CPU.
 """
 
 import inspect
@@ -38,6 +38,7 @@ Loss: TypeAlias = Literal["mse", "cross_entropy", "own"]
 def description(request: DescriptionRequest) -> Description:
     """What is known of the source; `UsageError` where it is no model that can be compared."""
     loops.replaced()
+    loops.CALLED.clear()
     origin = _origin(request.source)
     functions = origin.functions
     module = _built(functions, origin.function, request.source)
@@ -198,17 +199,21 @@ def _files(before: set[str], place: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Answers the request on standard input; what the user's code prints goes to standard error."""
-    answers = os.dup(1)
+    """Answers the requests on standard input; what the user's code prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    for line in sys.stdin.buffer:
+        answers.write(msgspec.json.encode(_answer(line)) + b"\n")
+        answers.flush()
+
+
+def _answer(request: bytes) -> Answer:
     try:
-        request = msgspec.json.decode(sys.stdin.buffer.read(), type=DescriptionRequest)
-        answer = Answer(description=description(request))
+        return Answer(description=description(msgspec.json.decode(request, type=DescriptionRequest)))
     except UsageError as error:
-        answer = Answer(error=str(error))
+        return Answer(error=str(error))
     except Exception:  # noqa: BLE001  the user's code may raise anything
-        answer = Answer(error=f"the model could not be described:\n{traceback.format_exc()}")
-    os.write(answers, msgspec.json.encode(answer))
+        return Answer(error=f"the model could not be described:\n{traceback.format_exc()}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.own import Own
 from difftest.cases.numbers import IGNORE_INDEX, Batch, Integers
-from difftest.ground.errors import UnsupportedError, UsageError
+from difftest.ground.errors import UsageError
 from workers.own import loaded, results
 
 COMPLEX = {torch.float64: torch.complex128}
@@ -27,14 +27,6 @@ def layer_of(case: Case) -> Own:
     """The case's module of the user's."""
     assert case.model.own  # noqa: S101  the caller has such a case
     return case.model.own
-
-
-def require(case: Case, reads_values: bool) -> None:  # noqa: FBT001  the session's word
-    """`UnsupportedError` where the user's model reads values and the backend cannot within a step."""
-    if case.model.own and case.model.own.reads and not reads_values:
-        names = ", ".join(case.model.own.reads)
-        msg = f"the model reads values on the host within a step ({names}), which this backend cannot"
-        raise UnsupportedError(msg)
 
 
 def module(layer: Own, seed: int) -> nn.Module:

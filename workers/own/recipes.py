@@ -1,12 +1,13 @@
 """The functions that a recipe stands for: what a file of the user's would define."""
 
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import torch
@@ -42,8 +43,28 @@ def imported(package: str) -> Any:  # noqa: ANN401  a module
         raise UsageError(msg) from error
 
 
+CHANCES = ("p", "drop_prob")
+"""What modules of dropout and of stochastic depth call the share that they drop."""
+
+
 def built(recipe: Recipe) -> nn.Module:
     """The module, with random weights."""
+    module = _called(recipe)
+    for path, length in recipe.cut.items():
+        del cast("nn.Sequential", module.get_submodule(path))[length:]
+    if recipe.head:
+        parent, _, name = recipe.head.rpartition(".")
+        inside = module.get_submodule(recipe.head).modules()
+        width = next(one.in_features for one in inside if isinstance(one, nn.Linear))
+        setattr(module.get_submodule(parent), name, nn.Linear(width, recipe.targets.high or 1))
+    if recipe.calm:
+        for inner, name in itertools.product(module.modules(), CHANCES):
+            if isinstance(getattr(inner, name, None), float):
+                setattr(inner, name, 0.0)
+    return module
+
+
+def _called(recipe: Recipe) -> nn.Module:
     package = imported(recipe.package)
     arguments = msgspec.to_builtins(recipe.arguments)
     if recipe.package == "timm":

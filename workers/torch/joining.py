@@ -21,12 +21,16 @@ COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS
 
 
 class RankPlace(NamedTuple):
-    """A process's place among the ranks: which it is, the mesh over all, its device, and the transport."""
+    """A process's place among the ranks: which it is, the mesh over all, its device, and the transport.
+
+    The axis called `flattened`, if one is, is made of two by torch.
+    """
 
     rank: int
     mesh: Mesh
     device: "Device"
     transport: str
+    flattened: str = ""
 
 
 _JOINED = dict[RankPlace, "DeviceMesh"]()
@@ -53,7 +57,12 @@ def join(place: RankPlace, rendezvous: str, groups: Mapping[str, Any]) -> "Devic
             distributed.init_process_group(
                 place.transport, **there, rank=place.rank, world_size=mesh.world_size, timeout=timeout
             )
-        made = init_device_mesh(place.device.type, mesh.shape, mesh_dim_names=mesh.names, **groups)
+        axes = mesh.split(place.flattened) if place.flattened else dict(mesh.axes)
+        made = init_device_mesh(place.device.type, tuple(axes.values()), mesh_dim_names=tuple(axes), **groups)
+        if place.flattened:
+            parts = made[tuple(name for name in axes if name not in mesh.names)]
+            one = parts._flatten(place.flattened)  # noqa: SLF001  trainers use it, and there is no other
+            made = made[mesh.names] if len(mesh.names) > 1 else one
         _JOINED[place] = made
     return _JOINED[place]
 

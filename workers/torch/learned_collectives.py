@@ -24,7 +24,8 @@ def carried_out(tensor: Tensor, spec: Collective, group: distributed.ProcessGrou
 def reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
     """The reduction as process groups take it."""
     operations = distributed.ReduceOp
-    return {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}[spec.reduction]
+    sums = {"sum": operations.SUM, "avg": operations.AVG}
+    return {**sums, "max": operations.MAX, "min": operations.MIN}[spec.reduction]
 
 
 def _first(group: distributed.ProcessGroup) -> int:
@@ -57,6 +58,11 @@ def _reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -
     return reduced if group.rank() == 0 else reduced * 0.0
 
 
+def _gather(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    gathered = torch.cat(list(_nn.gather(parcel, _first(group), group=group)))
+    return gathered if group.rank() == 0 else gathered * 0.0
+
+
 def _scatter(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     return cast("Tensor", _nn.scatter(list(parcel.split(1)), _first(group), group=group))
 
@@ -71,6 +77,7 @@ NN: Mapping[str, Callable[[Tensor, Collective, distributed.ProcessGroup], Tensor
     "broadcast": _broadcast,
     "reduce": _reduce,
     "scatter": _scatter,
+    "gather": _gather,
 }
 
 

@@ -86,24 +86,33 @@ def cuts_rows_only(case: Case) -> bool:
 
 
 @contextmanager
-def joined(
-    case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None, kind: Devices = devices
+def joined(  # noqa: PLR0913  the rank's place, and what its mesh is
+    case: Case,
+    rank: int,
+    rendezvous: str,
+    mesh: Mesh | None = None,
+    kind: Devices = devices,
+    *,
+    flattened: str = "",
 ) -> Iterator[Member]:
     """Joins the process group as `rank`, with torch's mesh of `mesh`'s shape, by default the layout's.
 
-    The ranks have devices of one `kind`. The process stays in the group for the next run (`joining`).
+    The ranks have devices of one `kind`. The axis called `flattened`, if one is, is made of two by torch. The
+    process stays in the group for the next run (`joining`).
     """
     from torch import distributed
 
     device, mesh = kind.find(case, rank), mesh or case.layout.mesh
     transport = kind.transport(case, device)
-    groups = kind.groups(device, transport, mesh.names)
+    axes = tuple(mesh.split(flattened)) if flattened else mesh.names
+    groups = kind.groups(device, transport, axes)
+    place = joining.RankPlace(rank, mesh, device, transport, flattened)
     yield Member(
         case=case,
         rank=rank,
         devices=kind,
         device=device,
-        mesh=joining.join(joining.RankPlace(rank, mesh, device, transport), rendezvous, groups),
+        mesh=joining.join(place, rendezvous, groups),
     )
     distributed.barrier()
 

@@ -54,10 +54,10 @@ class Reductions(TorchDispatchMode):
 
 def _ranks(args: Iterable[object]) -> int:
     """The size of the group among a collective's arguments, which functional ones give by name."""
-    for one in args:
-        if isinstance(one, torch.ScriptObject) and "ProcessGroup" in str(one._type()):  # noqa: SLF001  no public name
-            return distributed.ProcessGroup.unbox(one).size()
-    names = [one for one in args if isinstance(one, str)]
+    for argument in args:
+        if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):  # noqa: SLF001  no public name
+            return distributed.ProcessGroup.unbox(argument).size()
+    names = [argument for argument in args if isinstance(argument, str)]
     return _resolve_process_group(names[-1]).size() if names else 0
 
 

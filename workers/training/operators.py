@@ -148,6 +148,9 @@ def _collected(group: Tensor, spec: Collective) -> Tensor:  # noqa: PLR0911  one
                     for rank in range(ranks)
                 ]
             )
+        case "gather":
+            whole = torch.cat(list(group.unbind(0)), -1).unsqueeze(0)
+            return torch.cat([whole, torch.zeros_like(whole.expand(ranks - 1, *whole.shape[1:]))])
         case "permute":
             return group.roll(1, 0)
         case "reduce":
@@ -167,6 +170,8 @@ def reduced(group: Tensor, spec: Collective) -> Tensor:
             return group.amax(0, keepdim=True)
         case "min":
             return group.amin(0, keepdim=True)
+        case "avg":
+            return group.mean(0, keepdim=True)
 
 
 def move(tensor: Tensor, _spec: Redistribute) -> Tensor:

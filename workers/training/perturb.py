@@ -165,8 +165,10 @@ class Perturb(TorchDispatchMode):
         """The arguments with perturbed tensors; one that the operator writes to is perturbed in place."""
         where = written(func)
         return [
-            self._moved(one, kind, in_place=position in where) if isinstance(one, Tensor) else one
-            for position, one in enumerate(args)
+            self._moved(argument, kind, in_place=position in where)
+            if isinstance(argument, Tensor)
+            else argument
+            for position, argument in enumerate(args)
         ]
 
     def _moved(self, argument: Tensor, kind: Rounding, *, in_place: bool) -> Tensor:

@@ -60,12 +60,12 @@ class PerturbProgram(Perturb):
 
     def _perturbed(self, func: Overload, kind: Rounding, args: Sequence[Any]) -> Sequence[Any]:
         perturbed = list(super()._perturbed(func, kind, args))
-        for position, one in enumerate(args):
-            if isinstance(one, list | tuple):
+        for position, argument in enumerate(args):
+            if isinstance(argument, list | tuple):
                 in_place = position in written(func)
                 perturbed[position] = [
                     self._moved(tensor, kind, in_place=in_place) if isinstance(tensor, Tensor) else tensor
-                    for tensor in one
+                    for tensor in argument
                 ]
         return perturbed
 

@@ -77,7 +77,7 @@ def batches_of_ranks(case: Case) -> list[slice]:
         local_slices((case.part_rows,), layout.batch, layout.mesh, rank)[0] for rank in range(case.world_size)
     )
     return [
-        slice(*pair) for pair in dict.fromkeys((one.start, one.stop) for one in rows) if pair[0] < pair[1]
+        slice(*pair) for pair in dict.fromkeys((row.start, row.stop) for row in rows) if pair[0] < pair[1]
     ]
 
 

@@ -27,7 +27,9 @@ def with_results(session: Session, change: Change, applies: Applies = lambda _: 
     """The session in which `change` is applied to every tensor that the chosen operators give."""
 
     def hook(_module: nn.Module, _tensors: Any, results: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
-        return {name: change(one) if isinstance(one, Tensor) else one for name, one in results.items()}
+        return {
+            name: change(result) if isinstance(result, Tensor) else result for name, result in results.items()
+        }
 
     return hooked(session, lambda module: module.register_forward_hook(hook), applies)
 
@@ -101,7 +103,11 @@ def runs(case: Case) -> bool:
 
 def float_operands(layer: Operator) -> Mapping[str, Operand]:
     """The floating-point operands that have elements."""
-    return {name: one for name, one in layer.operands.items() if one.is_float and 0 not in one.shape}
+    return {
+        name: operand
+        for name, operand in layer.operands.items()
+        if operand.is_float and 0 not in operand.shape
+    }
 
 
 def has_gradient(case: Case) -> bool:

@@ -48,6 +48,14 @@ def own_batches(case: Case) -> str | None:
     return None
 
 
+def reading(case: Case) -> str | None:
+    """Why a backend that cannot read values within a step cannot run the case, or None."""
+    if not (case.model.own and case.model.own.reads):
+        return None
+    names = ", ".join(case.model.own.reads)
+    return f"cannot read values on the host within a step, as the model does ({names})"
+
+
 def mixed_rows(case: Case) -> str | None:
     """Why ranks that compute with rows of their own compute something else than one device, or None."""
     mixing = any(layer.mixes_rows for _, layer in walk(case.model.layers))

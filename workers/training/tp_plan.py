@@ -101,7 +101,13 @@ def plan(case: Case) -> dict[str, Style]:
     usual = dict(_styles(case, case.model.layers, ""))
     last = str(len(case.model.layers) - 1)
     if case.cut_by.sequence and case.world_size > 1:
-        once = _prepared(case, usual)
+        # The paths of the attentions that gather their inputs once: their projections are all by columns
+        columns = [
+            path
+            for path in _attentions(case)
+            if all(usual[f"{path}.{name}"][0] == "columns" for name in "qkv")
+        ]
+        once = columns if case.cut_by.prepared else []
         usual = {path: _in_sequence(case, path, style, once) for path, style in usual.items()}
         usual |= dict.fromkeys(once, ("inputs", "sequence", False))
     if case.cut_by.loss != "whole" and case.world_size > 1:
@@ -123,14 +129,6 @@ def _in_sequence(case: Case, path: str, style: Style, once: Sequence[str]) -> St
     gathered = gives_all and own in once
     takes = takes or (False if path == "0" or needs_all or gathered else "sequence")
     return split, takes, gives or (False if last or gives_all else "sequence")
-
-
-def _prepared(case: Case, plan: dict[str, Style]) -> list[str]:
-    """The paths of the attentions that gather their inputs once: their projections are all by columns."""
-    columns = [
-        path for path in _attentions(case) if all(plan[f"{path}.{name}"][0] == "columns" for name in "qkv")
-    ]
-    return columns if case.cut_by.prepared else []
 
 
 def _attentions(case: Case) -> list[str]:

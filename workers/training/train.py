@@ -21,6 +21,7 @@ from difftest.cases.layers.own import result_name
 from difftest.cases.layout import replicated
 from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.cases.options import Spelling
+from difftest.ground.errors import UnsupportedError
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.own import made
@@ -32,7 +33,7 @@ from workers.training.build import build
 from workers.training.class_weights import of_targets
 from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
-from workers.training.features import Features, TrainingProgress
+from workers.training.features import Features, TrainingProgress, forwards_first
 from workers.training.features import made as made_features
 from workers.training.layers import Plan
 from workers.training.module_traces import Watch
@@ -47,7 +48,6 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
     forms = case.forms if session.spelled else Spelling()
     features = made_features(case.training_features, plain=not session.spelled, done=session.does)
     features.require(session.reads_values)
-    made.require(case, session.reads_values)
     plan = Plan(
         sequence=case.model.sequence,
         operators=features.operators(spelling.operators(session.operators, forms)),
@@ -153,6 +153,7 @@ class _Run:
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         parts = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)
         if self.session.accumulate or self.session.staged:
+            self._require_one_by_one()
             self.report(Stage.FORWARD, step)
             outputs, total = self._at_once(step, parts)
             results = {
@@ -163,11 +164,19 @@ class _Run:
             self.session.sync()
         elif self._joins_batches():
             results, total = self._rank_by_rank(step, parts[0])
+        elif self.features.forwards_first:
+            results, total = self._forwards_first(step, parts)
         else:
             results, total = self._loop(step, parts)
         everywhere = replicated(self.case.layout.mesh)
         results[Stage.FORWARD, "loss"] = self.session.read(total.detach(), everywhere)
         return results
+
+    def _require_one_by_one(self) -> None:
+        """`UnsupportedError` where a backward pass is to wait that is no function of its own here."""
+        if self.features.forwards_first:
+            msg = "forward and backward of the parts are one function here; no backward pass can wait"
+            raise UnsupportedError(msg)
 
     def _joins_batches(self) -> bool:
         """Whether this process computes alone what ranks compute of batches of their own."""
@@ -181,7 +190,7 @@ class _Run:
         """
         self.report(Stage.FORWARD, step)
         ranks = batches_of_ranks(self.case)
-        buffers = {name: one.clone() for name, one in self.module.named_buffers()}
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
         for rows in ranks:
             _fill(self.module, buffers)
@@ -189,9 +198,9 @@ class _Run:
             outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)
             with self._wide():
                 loss.backward()
-            given.append({place: one.detach() for place, one in outputs.items()})
+            given.append({place: output.detach() for place, output in outputs.items()})
             losses.append(loss.detach())
-            left = left or {name: one.clone() for name, one in self.module.named_buffers()}
+            left = left or {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         _fill(self.module, left)
         self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), 0, 1.0)
         shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
@@ -229,6 +238,24 @@ class _Run:
             )
             self.session.sync()
         return results, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+
+    def _forwards_first(
+        self, step: int, parts: Sequence[Batch]
+    ) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
+        """The forward passes of all parts, and then the backward passes; what modules made is not traced."""
+        results, losses = dict[tuple[Stage, str], Sharded](), list[Tensor]()
+        with self.session.quiet(self.module, True):  # noqa: FBT003  as the last part
+            for index, part in enumerate(parts):
+                self.report(Stage.FORWARD, step)
+                outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
+                results |= self._read_outputs(outputs, index)
+                losses.append(loss)
+            for loss in forwards_first.differentiated(losses, self.features.forwards_first):
+                self.report(Stage.BACKWARD, step)
+                with self.session.observe("backward", self.module), self._wide():
+                    (loss * self.session.scale).backward()
+        self.session.sync()
+        return results, torch.stack([self.session.total(loss.detach()) for loss in losses]).sum()
 
     def _forward(
         self,

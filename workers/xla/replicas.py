@@ -23,7 +23,7 @@ from difftest.judge.outcome import Array, Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.torch import process_groups
 from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
-from workers.training.refusals import mixed_rows, stages
+from workers.training.refusals import mixed_rows, reading, stages
 from workers.xla import devices, gate, lazy, plugin
 
 if TYPE_CHECKING:
@@ -43,9 +43,14 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
-    if any(isinstance(one, Collective) and one.learned is not UNSET for one in case.model.layers):
+    if any(isinstance(layer, Collective) and layer.learned is not UNSET for layer in case.model.layers):
         return "collectives that gradients go through are those of torch's process groups"
-    return mixed_rows(case) or stages(case) or _machine(case)
+    return mixed_rows(case) or stages(case) or _machine(case) or _reads(case)
+
+
+def _reads(case: Case) -> str | None:
+    """Why replicas that are threads of one process, and share every graph, cannot run the case, or None."""
+    return reading(case) if processes(case) == 1 else None
 
 
 def _machine(case: Case) -> str | None:

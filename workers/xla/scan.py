@@ -44,7 +44,9 @@ def accumulate(
         own = (torch.arange(count, device=world.device) == number).reshape(count, *[1] * output.dim())
         return loss * count, torch.where(own, output.detach().unsqueeze(0), outputs)
 
-    shape = _output_shape(world, parts[0])
+    # The shape of one part's output: (rows, [sequence,] outputs)
+    model = world.case.model
+    shape = (len(parts[0][0]), *((model.sequence,) if model.sequence else ()), model.outputs)
     empty = world.mark(
         torch.zeros(count, *shape, dtype=getattr(torch, world.case.dtype)).to(world.device), placements
     )
@@ -55,9 +57,3 @@ def accumulate(
 def _behind_parts(placements: Placements) -> Placements:
     """The batch's placements when a dim of parts precedes its own dims."""
     return tuple(Shard(p.dim + 1) if isinstance(p, Shard) else Replicate() for p in placements)
-
-
-def _output_shape(world: sharding.World, part: "Sequence[Tensor]") -> tuple[int, ...]:
-    """The shape of one part's output: (rows, [sequence,] outputs)."""
-    model = world.case.model
-    return (len(part[0]), *((model.sequence,) if model.sequence else ()), model.outputs)

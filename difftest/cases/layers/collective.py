@@ -19,6 +19,7 @@ Operation: TypeAlias = Literal[
     "broadcast",
     "reduce",
     "scatter",
+    "gather",
 ]
 
 SLICED: tuple[Operation, ...] = ("reduce_scatter", "all_to_all", "scatter")
@@ -35,11 +36,12 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     A rank holds (rows, width). `all_gather` puts the group's tensors side by side (width times the group's
     size), `reduce_scatter` leaves each rank its slice of the reduced width, `all_to_all` exchanges slices of
     the width; `permute` shifts to the next rank of the group; `broadcast` takes the tensor of the group's
-    first rank, and `scatter` leaves each rank its slice of that; `reduce` gives the reduced tensor to the
-    first rank alone, and the others zeros. `factor` multiplies the result. `form` is how the framework is
-    called: with one tensor, or with a list of them (the width's two halves). With `memory` the tensors are
-    every second element of larger ones. `learned`: gradients go through it, by `torch.distributed.nn` or by
-    the functional collectives; it may then stand behind other layers.
+    first rank, and `scatter` leaves each rank its slice of that. `reduce` gives the reduced tensor, and
+    `gather` the tensors side by side, to the first rank alone, and the others zeros. `factor` multiplies the
+    result. `form` is how the framework is called: with one tensor, or with a list of them (the width's two
+    halves). With `memory` the tensors are every second element of larger ones. `learned`: gradients go
+    through it, by `torch.distributed.nn` or by the functional collectives; it may then stand behind other
+    layers. These alone have a mean, `avg`.
     """
 
     BETWEEN_RANKS: ClassVar[bool] = True
@@ -48,7 +50,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     width: int
     mesh: tuple[int, ...]
     axis: int = 0
-    reduction: Literal["sum", "max", "min"] = "sum"
+    reduction: Literal["sum", "max", "min", "avg"] = "sum"
     factor: float = 1.0
     form: Literal["single", "list"] = "single"
     memory: Literal["strided"] | msgspec.UnsetType = msgspec.UNSET
@@ -63,7 +65,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     def outputs(self) -> int:
         """The width of the result."""
         part = self.width // self.ranks
-        sizes = {"all_gather": self.width * self.ranks, "reduce_scatter": part, "scatter": part}
+        every = self.width * self.ranks
+        sizes = {"all_gather": every, "gather": every, "reduce_scatter": part, "scatter": part}
         return sizes.get(self.operation, self.width)
 
     def gives(self, width: int) -> int:
@@ -103,6 +106,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
 
     def rounds(self) -> str:
         """Moving, choosing and adding is exact; multiplying by a power of two is too."""
+        if self.reduction == "avg":
+            return "a mean over ranks rounds"
         return "" if is_dyadic(self.factor) else "the factor of a collective is no power of two"
 
     def output_range(self, values: Range, weights: Mapping[str, Range]) -> Range:

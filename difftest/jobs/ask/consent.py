@@ -20,7 +20,7 @@ def require_consent(whose: str, *, trust: bool, instead: str = "") -> None:
 
     `whose` says what it is, and `instead` what else the user can do.
     """
-    if trust or (_is_terminal() and click.confirm(f"{whose}. Run it?", err=True)):
+    if trust or (sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{whose}. Run it?", err=True)):
         return
     msg = f"{whose}; read it, and give --trust to run it{instead}"
     raise UsageError(msg)
@@ -52,7 +52,3 @@ def noted(remember: Callable[[], None]) -> None:
         remember()
     except InfrastructureError as error:
         click.echo(f"difftest: {error}", err=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()

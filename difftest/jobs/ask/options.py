@@ -176,7 +176,7 @@ class Duration(click.ParamType[float]):
     0 is refused: a budget of 0 must not mean a budget without end.
     """
 
-    name = "10m"
+    name = "duration"
 
     def convert(
         self,
@@ -247,8 +247,8 @@ Model: TypeAlias = Annotated[
         "--model",
         cls=Deciding,
         metavar="SOURCE",
-        help="Run cases of your own model in the working directory, package.module:build or model.py:build, "
-        "or of one by name, such as hf:llama (difftest models).",
+        help="Use your own model: package.module:build or model.py:build in the working directory, or a name "
+        "such as hf:llama (difftest models lists them).",
     ),
     option(
         "--steps",

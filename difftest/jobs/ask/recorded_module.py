@@ -226,8 +226,8 @@ def _packed(arrays: Mapping[str, Any], path: str, numbers: Sequence[str], first:
     kept: dict[str, Any] = {number: arrays[f"{ARGUMENT}:{path}:{number}"] for number in numbers}
     prefix = f"{PARAMETER}:{path}:"
     kept |= {
-        f"parameter {name.removeprefix(prefix)}": one
-        for name, one in arrays.items()
+        f"parameter {name.removeprefix(prefix)}": array
+        for name, array in arrays.items()
         if name.startswith(prefix)
     }
     gradient, rows = arrays.get(f"{layout.OUTPUT_GRADIENT}:{path}"), len(kept[str(first)])
@@ -243,18 +243,20 @@ def _packed(arrays: Mapping[str, Any], path: str, numbers: Sequence[str], first:
 
 def _dtype(run: Run, path: str) -> Any:  # noqa: ANN401  a DType
     """That of the module's output."""
-    outputs = (one for rank in run.ranks for one in rank.tensors.values() if one.kind == layout.OUTPUT)
-    return next((one.dtype for one in outputs if one.owner == path), "float32")
+    outputs = (
+        tensor for rank in run.ranks for tensor in rank.tensors.values() if tensor.kind == layout.OUTPUT
+    )
+    return next((output.dtype for output in outputs if output.owner == path), "float32")
 
 
 def _plan(run: Run, path: str) -> tuple[Mesh, dict[str, tuple[int | None, ...]]]:
     """The mesh of the module's parameters, by the axes that difftest has, and how each axis cuts them."""
     prefix = f"{path}." if path else ""
     placed = {
-        one.owner.removeprefix(prefix): one
+        tensor.owner.removeprefix(prefix): tensor
         for rank in run.ranks
-        for one in rank.tensors.values()
-        if one.kind == layout.UPDATED and one.owner.startswith(prefix)
+        for tensor in rank.tensors.values()
+        if tensor.kind == layout.UPDATED and tensor.owner.startswith(prefix)
     }
     axes = max((one.mesh for one in placed.values()), key=len, default=())
     if not axes:

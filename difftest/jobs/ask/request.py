@@ -103,7 +103,7 @@ class CampaignPlan(Drawing):
         int,
         option(
             type=click.IntRange(min=0),
-            help="Run the twin of one in N cases on references of another make; 0 disables.",
+            help="Check one in N cases against definitions in numpy and JAX too; 0 disables.",
         ),
     ] = REFERENCES_EVERY
     fresh: Annotated[

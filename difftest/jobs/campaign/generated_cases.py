@@ -4,10 +4,11 @@ import dataclasses
 import heapq
 import itertools
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import click
 import msgspec
@@ -19,7 +20,7 @@ from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
-from difftest.cases.twins import is_twin
+from difftest.cases.twins import is_twin, twin
 from difftest.findings.blind import blind_places
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
@@ -30,7 +31,6 @@ from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.campaign.control import MOST_CASES, run_controls
 from difftest.jobs.campaign.progress import FirstComparison, Meter
 from difftest.jobs.campaign.tally import NO_EVIDENCE, Tally
-from difftest.jobs.campaign.twin_cases import with_twins
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import CampaignRecord
@@ -216,3 +216,20 @@ def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
 
     sample = heapq.nsmallest(SAMPLED, recorded.cases, key=lambda one: (one[0] % BLOCK, one[0]))
     return all(request.case(index).id == name for index, name in sample)
+
+
+def with_twins(
+    campaign: Campaign, cases: Iterable[tuple[int, Case]], every: int
+) -> Iterator[tuple[int, Case]]:
+    """The cases, one in `every` of which its twin follows if a reference of the campaign can run it.
+
+    Which these are depends on the case alone. `every` is 0 for none.
+    """
+    references = [campaign.backends[name] for name in sorted(campaign.references)]
+    for index, case in cases:
+        yield index, case
+        if not every or crc32(case.id.encode()) % every:
+            continue
+        own = twin(case)
+        if any(not reference.unsupported(own) for reference in references):
+            yield CaseNumber(index, Series.REFERENCE).recorded, own

@@ -32,7 +32,7 @@ def print_ending(
     before = f", after {counted(tally.resumed, 'case')} recorded earlier" if tally.resumed else ""
     current = _listed(tally, upstream)
     head = f"{tally.cases_in_words}, {counted(tally.runs, 'run')} in {tally.seconds:.0f} s{before}"
-    nothing = not tally.findings and not any(one.completed for one in tally.comparisons.sides.values())
+    nothing = not tally.findings and not any(side.completed for side in tally.comparisons.sides.values())
     click.echo(f"{head}: {'nothing was compared' if nothing else _counted(tally, current)}")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")

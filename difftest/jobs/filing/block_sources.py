@@ -21,7 +21,7 @@ def _whole(module: str) -> str:
     tree = ast.parse(_text(module))
     borrowed = [node for node in tree.body if isinstance(node, ast.ImportFrom) and _is_own(node)]
     tree.body = [node for node in tree.body if node not in borrowed]
-    functions = [one for node in borrowed for one in _functions(node)]
+    functions = [function for node in borrowed for function in _functions(node)]
     return ast.unparse(ast.Module([*tree.body, *functions], []))
 
 

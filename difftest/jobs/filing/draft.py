@@ -62,7 +62,10 @@ def write_issue(filing: Filing, tracker: str | None, most_a_day: int, out: Path 
     from reports.draft.rendering import trackers
 
     if tracker is not None:
-        _require(tracker, trackers())
+        allowed = trackers()
+        if tracker not in allowed:
+            msg = f"{tracker!r} is not a tracker; allowed: {', '.join(allowed)}"
+            raise click.BadParameter(msg, param_hint="--tracker")
     name, folder = filing.finding.fingerprint, filing.folder
     chosen, file = tracker or filing.tracker, out or folder / DRAFT
     script, output = read_text(folder / SCRIPT), read_text(folder / OUTPUT)
@@ -128,12 +131,6 @@ def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: b
         listed_title=filing.script.title if filing.script else "",
     )
     return render(draft, tracker)
-
-
-def _require(tracker: str, allowed: tuple[str, ...]) -> None:
-    if tracker not in allowed:
-        msg = f"{tracker!r} is not a tracker; allowed: {', '.join(allowed)}"
-        raise click.BadParameter(msg, param_hint="--tracker")
 
 
 def read_text(file: Path) -> str:

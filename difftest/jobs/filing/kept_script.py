@@ -54,7 +54,7 @@ def replayed(subject: FindingTarget, python: Path, script: str) -> tuple[Finding
         )
         return subject.finding, f"{INCONCLUSIVE}: {only}"
     from reports.draft.draft import devices
-    from reports.reproducer.reproducer import needle
+    from reports.reproducer.fault import needle
 
     failure = subject.finding.divergence.failure
     ranks = devices(script) or subject.case.world_size

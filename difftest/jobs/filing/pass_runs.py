@@ -156,7 +156,7 @@ class PassRun:
 
     def calls_of(self, dump: Dump) -> list[Call]:
         """The calls of a module: those of its name and parameters, of programs of a name in turn."""
-        name, dims = _word(dump), [one.shape.dims for one in dump.first.module.entry.parameters]
+        name, dims = _word(dump), [parameter.shape.dims for parameter in dump.first.module.entry.parameters]
         fitting = [
             (program, call)
             for called, program, call in self.calls
@@ -177,7 +177,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name)
 
 
-def run_passes(text: str, python: str = sys.executable, seconds: float = SECONDS) -> PassRun:
+def run_passes(text: str, python: str = sys.executable) -> PassRun:
     """Runs a script on JAX or torch_xla with `python`."""
     on_jax = "jax" if re.search(r"^\s*(?:import|from) jax\b", text, re.MULTILINE) else "torch"
     with own_folder("graphs") as folder:
@@ -185,10 +185,10 @@ def run_passes(text: str, python: str = sys.executable, seconds: float = SECONDS
         file.write_text(text)
         dump = folder / "dump"
         dump.mkdir()
-        return _ran([python, "-c", DRIVER, str(dump), str(file), on_jax], folder, dump, seconds)
+        return _ran([python, "-c", DRIVER, str(dump), str(file), on_jax], folder, dump)
 
 
-def compile_passes(texts: Sequence[str], python: str = sys.executable, seconds: float = SECONDS) -> PassRun:
+def compile_passes(texts: Sequence[str], python: str = sys.executable) -> PassRun:
     """Compiles modules, HLO or StableHLO as text, one after the other with the jaxlib of `python`."""
     with own_folder("graphs") as folder:
         files = [folder / f"hlo{number:03}.txt" for number in range(len(texts))]
@@ -196,12 +196,12 @@ def compile_passes(texts: Sequence[str], python: str = sys.executable, seconds: 
             file.write_text(text)
         dump = folder / "dump"
         dump.mkdir()
-        return _ran([python, "-c", COMPILE, *map(str, files)], folder, dump, seconds)
+        return _ran([python, "-c", COMPILE, *map(str, files)], folder, dump)
 
 
-def _ran(command: list[str], folder: Path, dump: Path, seconds: float) -> PassRun:
+def _ran(command: list[str], folder: Path, dump: Path) -> PassRun:
     flags = " ".join(f"--{name}={value}" for name, value in (("xla_dump_to", str(dump)), *FLAGS.items()))
-    status, out, log = execute(command, folder, {"XLA_FLAGS": flags, **LOG}, seconds)
+    status, out, log = execute(command, folder, {"XLA_FLAGS": flags, **LOG}, SECONDS)
     failures = FATAL.findall(log)
     return PassRun(
         dumps=read_dumps(dump),

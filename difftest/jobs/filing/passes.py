@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from difftest.jobs.filing.pass_runs import PassRun, compile_passes, run_passes
-from difftest.jobs.filing.script_runs import SECONDS
 from difftest.passes.guilty import Verdict, drawn, judge
 from difftest.passes.hlo import UnreadableError
 from difftest.passes.smallest import Candidate, first_candidates
@@ -15,14 +14,14 @@ from difftest.passes.snapshots import Dump
 _SHARDING = re.compile(r", sharding=\{(?:[^{}]|\{[^{}]*\})*\}")
 
 
-def of_script(text: str, python: str = sys.executable, seconds: float = SECONDS) -> Verdict:
+def of_script(text: str, python: str = sys.executable) -> Verdict:
     """The verdict about what a script on JAX or torch_xla compiles and runs."""
-    return of_run(run_passes(text, python, seconds), python)
+    return of_run(run_passes(text, python), python)
 
 
-def of_module(text: str, python: str = sys.executable, seconds: float = SECONDS) -> Verdict:
+def of_module(text: str, python: str = sys.executable) -> Verdict:
     """The verdict about a module, HLO or StableHLO as text, which the jaxlib of `python` compiles."""
-    return of_run(compile_passes([text], python, seconds), python)
+    return of_run(compile_passes([text], python), python)
 
 
 def of_run(run: PassRun, python: str) -> Verdict:

@@ -67,7 +67,7 @@ def reproduce(finding: Finding, case: Case, execute: Execute = here) -> Reproduc
 
 def observe(finding: Finding, case: Case, execute: Execute = here) -> "tuple[Fault, ReducedRun] | str":
     """What a script must show, and one more run of `case`; in words, why there is nothing to show."""
-    from reports.reproducer import reproducer
+    from reports.reproducer.fault import fault_of
 
     truth = execute(case, ORACLE, MORE_SAMPLES if finding.divergence.ratio is not None else {})
     outcome = execute(case, finding.divergence.backend, {})
@@ -81,7 +81,7 @@ def observe(finding: Finding, case: Case, execute: Execute = here) -> "tuple[Fau
         instead = divergences[0].fingerprint if divergences else "agrees with the oracle"
         return f"case {case.id} does not show it now, but {instead}"
     measurement = run.measured.get((divergence.step, divergence.stage, divergence.tensor))
-    fault = reproducer.fault(divergence, outcome, measurement)
+    fault = fault_of(divergence, outcome, measurement)
     facts = truth.events.facts.items()
     used = [(name, fact.dtype) for name, fact in facts if fact.requires_grad]
     results = dict(used[:1] if case.training.loss == "first_cotangent" else used)
@@ -95,12 +95,12 @@ def observe(finding: Finding, case: Case, execute: Execute = here) -> "tuple[Fau
 
 def _refusal(finding: Finding, case: Case) -> str | None:
     """Why there can be no script, if that is certain before anything is run; None where there can be one."""
-    from reports.reproducer import reproducer
+    from reports.reproducer.refusal import refusal
 
     check = checks.load_all().get(finding.divergence.check)
     if check is not None and not check.TRAITS.scripts:
         return _no_script_shows(finding.divergence.check)
-    return reproducer.refusal(case, plain(finding.divergence.backend))
+    return refusal(case, plain(finding.divergence.backend))
 
 
 def _no_script_shows(check: str) -> str:
@@ -110,6 +110,7 @@ def _no_script_shows(check: str) -> str:
 def scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterator[str]:
     """The scripts to try, shortest first: few faults need the case's own numbers."""
     from reports.reproducer import reproducer
+    from reports.reproducer.fault import any_numbers
     from workers.training import tp_plan
 
     styled = not case.model.is_program and case.layout.mesh.names[-1] == tp_plan.AXIS
@@ -117,7 +118,7 @@ def scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterato
     plan = tp_plan.plan(case) if parallelised else {}
     backend, texts = plain(finding.divergence.backend), block_texts(case)
     rendered = partial(reproducer.render, case, backend, fault, title, plan, block_texts=texts)
-    if reproducer.any_numbers(case, fault, finding.divergence.ratio):
+    if any_numbers(case, fault, finding.divergence.ratio):
         for gate in reproducer.gates(case, backend, fault):
             yield rendered(plain=True, gate=gate)
     yield rendered()

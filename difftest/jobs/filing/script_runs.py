@@ -151,9 +151,7 @@ def concluded(text: str, status: int, out: str, log: str, raises: Sequence[str] 
     return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 
-def keep_graphs(
-    text: str, folder: Path, seconds: float = SECONDS, python: str = sys.executable
-) -> tuple[str, ...]:
+def keep_graphs(text: str, folder: Path, python: str = sys.executable) -> tuple[str, ...]:
     """Runs a script on XLA once more with `python`, and replaces the contents of `folder` by its graphs.
 
     Returns the names of their files. How the script ends does not matter. Files over `MOST_BYTES`, and those
@@ -164,7 +162,7 @@ def keep_graphs(
         dump.mkdir()
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_as_text"}
-        execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
+        execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, SECONDS)
         dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
         kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)

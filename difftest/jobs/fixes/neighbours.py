@@ -37,7 +37,7 @@ def neighbours(case: Case, most: int) -> tuple[Neighbour, ...]:
     )
     each = [[Neighbour(kind, *made) for made in make(case)] for kind, make in kinds]
     turns = (one for turn in zip_longest(*each) for one in turn if one is not None)
-    different = {one.case.id: one for one in turns if one.case.id != case.id and is_runnable(one.case)}
+    different = {near.case.id: near for near in turns if near.case.id != case.id and is_runnable(near.case)}
     return tuple(different.values())[:most]
 
 

@@ -112,7 +112,9 @@ class GreenCampaigns:
         return execute
 
     def _request(self, output: Output) -> CampaignRequest:
-        standing = (name for name, one in self.cluster.backends.items() if one.PROFILE.stands_for_side)
+        standing = (
+            name for name, backend in self.cluster.backends.items() if backend.PROFILE.stands_for_side
+        )
         return CampaignRequest(
             out=output.folder,
             ledger=LEDGER_FILE,

@@ -42,7 +42,9 @@ def chosen_defects(names: str, backends: tuple[str, ...] = ()) -> list[tuple["Pl
     requested = requested or [
         name for name, fault in faults.items() if fault.least_gpus <= available and not fault.paths
     ]
-    by_path = {path: [one.name for one in faults.values() if path in one.paths] for path in _paths(faults)}
+    by_path = {
+        path: [fault.name for fault in faults.values() if path in fault.paths] for path in _paths(faults)
+    }
     requested = [name for each in requested for name in by_path.get(each, [each])]
     for name in requested:
         if name not in faults:

@@ -107,7 +107,7 @@ def _one(
 ) -> None:
     """The scripts `every` and the cases of one release."""
     scripts = [one for one in every if one.tried not in journal]
-    cases = [one for one in _cases(request, release) if _of_case(release, one) not in journal]
+    cases = [sample for sample in _cases(request, release) if _of_case(release, sample) not in journal]
     if not (scripts or cases):
         return
     try:
@@ -157,12 +157,14 @@ def _run_scripts(
 ) -> None:
     """Runs scripts, those with the same variables in forks of the same Python."""
     expected = _expected(request, journal, release)
-    for partitioner in dict.fromkeys(one.tried.partitioner for one in scripts):
-        own = [one for one in scripts if one.tried.partitioner == partitioner]
+    for partitioner in dict.fromkeys(script.tried.partitioner for script in scripts):
+        own = [script for script in scripts if script.tried.partitioner == partitioner]
         variables = {**variables_of(own[0].fault, where.python), **PARTITIONERS[partitioner]}
         with warm_scripts(where.python, variables, request.script_seconds) as warm:
             for one in own:
-                _require_time(request.end)
+                if time.monotonic() > request.end:
+                    msg = "the time is over"
+                    raise NoTimeError(msg)
                 result = _said(warm, one, expected.get(one.tried.subject))
                 if result is None:
                     continue
@@ -251,9 +253,3 @@ def _before(request: Watch, journal: Journal) -> Iterator[Tried]:
             (one.release for one in every if one.package == package),
         )
         yield from (one for one in every if (one.package, one.release) == (package, newest))
-
-
-def _require_time(end: float) -> None:
-    if time.monotonic() > end:
-        msg = "the time is over"
-        raise NoTimeError(msg)

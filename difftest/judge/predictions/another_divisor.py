@@ -47,5 +47,7 @@ def _kernel(call: "_calls.Call") -> int:
     sizes = (call.option("kernel_size"), *call.positional)
     size = next((one for one in sizes if isinstance(one, int | Items)), 1)
     dims = int(call.function.removeprefix(POOL).removesuffix("d"))
-    whole = [one for one in size.items if isinstance(one, int)] if isinstance(size, Items) else [size] * dims
+    whole = (
+        [item for item in size.items if isinstance(item, int)] if isinstance(size, Items) else [size] * dims
+    )
     return math.prod(whole)

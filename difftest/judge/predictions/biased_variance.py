@@ -35,6 +35,6 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
 
 def _momentum(run: MeasuredRun, name: str) -> float:
     """That of the norm with the buffer `name`: an argument of its block, or batch norm's own."""
-    block = next((one for path, one in walk(run.case.model.layers) if name.startswith(f"{path}.")), None)
+    block = next((layer for path, layer in walk(run.case.model.layers) if name.startswith(f"{path}.")), None)
     arguments = block.arguments if isinstance(block, BuildingBlock) else {}
     return float(arguments.get("momentum", MOMENTUM))

@@ -23,6 +23,6 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         return False
     truth, _, _ = _calls.compared(run, at)
     tensors = list(call.tensors())
-    weight = max([1.0, *(float(np.abs(one).max(initial=0.0)) for one in tensors[1:])])
-    summed = max(1.0, max((one.size for one in tensors), default=1) / max(1, truth.size))
+    weight = max([1.0, *(float(np.abs(tensor).max(initial=0.0)) for tensor in tensors[1:])])
+    summed = max(1.0, max((tensor.size for tensor in tensors), default=1) / max(1, truth.size))
     return _calls.is_within(run, at, truth, ROUNDOFFS * _calls.roundoff(run) * weight * summed)

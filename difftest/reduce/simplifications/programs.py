@@ -123,7 +123,7 @@ def _shape(operators: Sequence[Operator], index: int, name: str) -> tuple[int, .
 def _without_operands(case: Case, names: Sequence[str]) -> Case:
     def edit(path: str, placed: Placed) -> tuple[Placed]:
         operator = _operator(placed)
-        left = {name: one for name, one in operator.operands.items() if f"{path}.{name}" not in names}
+        left = {name: operand for name, operand in operator.operands.items() if f"{path}.{name}" not in names}
         return (replace(placed, layer=msgspec.structs.replace(operator, operands=left)),)
 
     return edited(case, edit)
@@ -134,7 +134,7 @@ def _resized(case: Case, old: int, arguments: bool, new: int) -> Case:  # noqa: 
 
     def edit(_path: str, placed: Placed) -> tuple[Placed]:
         operator = _operator(placed)
-        operands = {name: _smaller_operand(one, old, new) for name, one in operator.operands.items()}
+        operands = {name: _smaller_operand(operand, old, new) for name, operand in operator.operands.items()}
         if arguments:
             operator = _mapped(operator, lambda one: new if type(one) is int and one == old else one)
         return (replace(placed, layer=msgspec.structs.replace(operator, operands=operands)),)

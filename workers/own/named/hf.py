@@ -41,11 +41,15 @@ LABELS = "labels"
 LAYERS = re.compile(r"(num|n)_?(hidden_)?layers?")
 
 SMALL: tuple[tuple[str, str, int], ...] = (
-    ("vocabulary", r"(src_|tgt_|entity_)?vocab_size(_per_layer_input)?", VOCABULARY),
+    ("vocabulary", r"(src_|tgt_|entity_)?vocab_size(_per_layer_input)?|n_words", VOCABULARY),
     ("layers", r"(num|n)_?((hidden|encoder|decoder|block)_)?layers?|(en|de)coder_(num_)?layers|depth", 2),
     ("layers", r"num_nextn_predict_layers|num_kv_shared_layers|first_k_dense_replace", 1),
     ("layers", r"depths", 1),
-    ("widths", r"((en|de)coder_|text_|attention_)?hidden_size|d_model|n_embd|embed_dim|hidden_dim|dim", 32),
+    (
+        "widths",
+        r"((en|de)coder_|text_|attention_)?hidden_size|d_model|n_embd|embed_dim|emb_dim|hidden_dim|dim",
+        32,
+    ),
     (
         "widths",
         r"embedding_size|word_embed_proj_dim|(classifier_)?proj(ection)?_(dim|size)|embedding_dim",

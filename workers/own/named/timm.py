@@ -46,4 +46,5 @@ def candidates(name: str) -> Iterator[Recipe]:
                     inputs=(Feed(name="0", row=(3, size, size)),),
                     targets=Feed(name="targets", high=CLASSES),
                     loss="cross_entropy",
+                    calm=True,
                 )

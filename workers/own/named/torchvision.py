@@ -15,16 +15,17 @@ CLASSES = 10
 SHAPES = ((3, 32, 32), (3, 64, 64), (3, 96, 96), (3, 224, 224), (3, 4, 64, 64), (3, 16, 112, 112))
 """Of images, and of videos."""
 
-CALM: tuple[Mapping[str, Any], ...] = (
-    {"dropout": 0.0, "attention_dropout": 0.0, "stochastic_depth_prob": 0.0},
-    {"dropout": 0.0, "stochastic_depth_prob": 0.0},
-    {"stochastic_depth_prob": 0.0},
-    {"dropout": 0.0},
-    {"aux_logits": False, "init_weights": True, "dropout": 0.0},
-    {"weights_backbone": None},
+ARGUMENTS: tuple[Mapping[str, Any], ...] = (
     {},
+    {"aux_logits": False, "init_weights": True},
+    {"weights_backbone": None},
+    {"image_size": 32},
 )
-"""Arguments that switch off what is random, and what would be downloaded."""
+"""What some entries must be given: without these they would download, or take long to draw their weights."""
+
+WHOLE: Mapping[str, Any] = {}
+SMALLER: tuple[Mapping[str, Any], ...] = (WHOLE, {"head": "classifier"}, {"cut": {"encoder.layers": 2}})
+"""What is done to an entry that is too large: whose classifier has most of the numbers, or many layers."""
 
 
 def names() -> Iterable[str]:
@@ -41,12 +42,14 @@ def candidates(name: str) -> Iterator[Recipe]:
         (Feed(name="targets", high=CLASSES), "cross_entropy"),
         (Feed(name="targets"), "mse"),
     )
-    for calm, shape, (targets, loss) in itertools.product(CALM, SHAPES, losses):
+    for smaller, given, shape, (targets, loss) in itertools.product(SMALLER, ARGUMENTS, SHAPES, losses):
         yield Recipe(
             package="torchvision",
             call=name,
-            arguments={"num_classes": CLASSES, **calm},
+            arguments={"num_classes": CLASSES, **given},
             inputs=(Feed(name="0", row=shape),),
             targets=targets,
             loss=loss,
+            calm=True,
+            **smaller,
         )

@@ -24,6 +24,9 @@ def _of_ranks(layer: Collective, held: list[Array], given: Given) -> list[Array]
         return [np.concatenate([own[rank] for own in slices], axis=-1) for rank in range(ranks)]
     if layer.operation == "permute":
         return [held[rank - 1] for rank in range(ranks)]
+    if layer.operation == "gather":
+        whole = np.concatenate(held, axis=-1)
+        return [whole, *[np.zeros_like(whole)] * (ranks - 1)]
     if layer.operation == "scatter":
         return list(np.split(held[0], ranks, axis=-1))
     return [held[0] if layer.operation == "broadcast" else np.concatenate(held, axis=-1)] * ranks
@@ -33,7 +36,8 @@ def _of_sums(layer: Collective, held: list[Array], given: Given) -> list[Array]:
     """The same of operations that reduce: each rank has the whole or its slice, or the first has it alone."""
     np, ranks = given.numpy, len(held)
     stacked = np.stack(held)
-    whole = {"sum": stacked.sum, "max": stacked.max, "min": stacked.min}[layer.reduction](0)
+    ways = {"sum": stacked.sum, "max": stacked.max, "min": stacked.min, "avg": stacked.mean}
+    whole = ways[layer.reduction](0)
     if layer.operation == "reduce_scatter":
         return list(np.split(whole, ranks, axis=-1))
     others = whole if layer.operation == "all_reduce" else np.zeros_like(whole)

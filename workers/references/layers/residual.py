@@ -11,8 +11,10 @@ def lacks(layer: Residual) -> str:
 
 
 def computed(layer: Residual, inputs: Array, given: Given) -> Array:
-    """Its layers in order, and the sum."""
-    values = inputs
-    for index, inner in enumerate(layer.layers):
-        values = layers.computed(inner, values, given.at(f"{given.path}.{index}"))
-    return inputs + values
+    """Its layers in order, and the sum, as often as the block is applied."""
+    for _ in range(layer.times):
+        values = inputs
+        for index, inner in enumerate(layer.layers):
+            values = layers.computed(inner, values, given.at(f"{given.path}.{index}"))
+        inputs = inputs + values
+    return inputs

@@ -8,7 +8,7 @@ operators, or does nothing at all.
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import torch
 from msgspec import structs
@@ -72,6 +72,8 @@ class Hooks:
     * `leaves_device`: whether it sends tensors to the host, and needs new graphs after it, by design.
       Then those of the run are not reported.
     * `reads_values`: whether torch_xla reads values on the host for it, within a step. That is reported.
+    * `forwards_first`: the forward passes of all parts come before the first backward pass. Then the sum of
+      the losses is differentiated `once`, or `each` of them by itself.
     """
 
     place: Callable[[nn.Module], nn.Module] = lambda module: module
@@ -85,6 +87,7 @@ class Hooks:
     after: Act = _nothing
     leaves_device: bool = False
     reads_values: bool = False
+    forwards_first: Literal["", "once", "each"] = ""
 
 
 class Behaviour(Protocol):
@@ -153,6 +156,11 @@ class Features:
         """Calls one hook of all features."""
         for act in self._of(hook):
             act(progress)
+
+    @property
+    def forwards_first(self) -> str:
+        """How the parts' losses are differentiated behind the last forward pass; empty where none waits."""
+        return next(filter(None, (hooks.forwards_first for hooks in self.used)), "")
 
     def leave_device(self) -> bool:
         """Whether one of them sends tensors to the host by design."""

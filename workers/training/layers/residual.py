@@ -19,9 +19,15 @@ class Residual(Chain, Reader):
     """
 
     recompute: Callable[..., Tensor] | None = None
+    times: int = 1
 
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """Same shape out as in."""
+        for _ in range(self.times):
+            inputs = self._once(inputs, extras)
+        return inputs
+
+    def _once(self, inputs: Tensor, extras: Extras) -> Tensor:
         if self.recompute and inputs.requires_grad:
             return inputs + self.recompute(super().forward, inputs, extras)
         return inputs + super().forward(inputs, extras)
@@ -30,5 +36,6 @@ class Residual(Chain, Reader):
 def module(layer: residual.Residual, path: str, plan: Plan) -> nn.Module:
     """The block of its layers' modules."""
     block = Residual(*(module_of(inner, f"{path}.{index}", plan) for index, inner in enumerate(layer.layers)))
+    block.times = layer.times
     block.recompute = plan.operators.recompute if plan.checkpointing else None
     return block

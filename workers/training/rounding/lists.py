@@ -34,7 +34,7 @@ def on_each(func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> l
     name = operator_name(func).removeprefix(PREFIX)
     operator, results = getattr(torch.ops.aten, SINGLE.get(name, name)), list[Tensor]()
     for index in range(len(args[0])):
-        given = [one[index] if isinstance(one, list | tuple) else one for one in args]
+        given = [argument[index] if isinstance(argument, list | tuple) else argument for argument in args]
         options = dict(kwargs)
         if name.removesuffix("_") in WITH_FACTOR and (factors := given[3:]):
             factor, given = factors[0], given[:3]
