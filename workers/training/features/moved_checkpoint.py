@@ -26,6 +26,9 @@ from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, TrainingProgress, nothing
 from workers.training.features.distributed_checkpoint import folder_of_all, own_errors
 
+AXES = ("rows", "columns")
+"""The names of the axes of another layout's mesh, which `fully_shard` requires of two."""
+
 
 def hooks(options: Options) -> Hooks:
     """The other model is a copy from before the backend places it."""
@@ -137,7 +140,8 @@ def _grid(module: nn.Module) -> DeviceMesh:
 
 
 def _mesh(module: nn.Module, *shape: int) -> DeviceMesh:
-    return init_device_mesh(next(module.parameters()).device.type, shape)
+    device = next(module.parameters()).device.type
+    return init_device_mesh(device, shape, mesh_dim_names=AXES[-len(shape) :])
 
 
 PLACED: dict[str, Callable[[nn.Module], nn.Module]] = {
