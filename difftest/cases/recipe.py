@@ -35,7 +35,10 @@ WORD = re.compile(r"[A-Za-z0-9_ ,+*-]{0,200}")
 PLACES = re.compile(r".*(path|file|folder|checkpoint|pretrained|weights|repo|url).*", re.IGNORECASE)
 """The names of arguments by which a package could load something."""
 
-SHARED = {"transformers": "PreTrainedModel", "diffusers": "ModelMixin"}
+CHANCES = ("p", "drop_prob", "dropout_prob")
+"""What modules of dropout, of stochastic depth and of labels call the share that they drop."""
+
+SHARED = {"transformers": ("PreTrainedModel", "GenerationMixin"), "diffusers": ("UNet2DModel",)}
 """What takes most of the time to import of packages that import their parts when they are used."""
 
 Path: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_]\w*(\.\w+)*\Z", max_length=200)]
@@ -79,10 +82,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def imports(self) -> tuple[str, ...]:
         """What a process imports before others are forked from it, as `package:attribute`.
 
-        Of these packages that is what all models derive from: a model's own file takes a tenth of a second,
-        and other models of the package find the process there.
+        Of these packages that is what all models import: a model's own file takes less than a tenth of a
+        second, and other models of the package find the process there.
         """
-        return (f"{self.package}:{SHARED.get(self.package, '')}",)
+        return tuple(f"{self.package}:{name}" for name in SHARED.get(self.package, ("",)))
 
     def contradiction(self) -> str:
         """What makes it no recipe; empty for nothing."""

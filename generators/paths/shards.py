@@ -1,4 +1,4 @@
-"""Further options of `fully_shard`: what is gathered ahead, kept, ignored, or waited for; Muon and Adafactor.
+"""Further options of `fully_shard`: what is gathered ahead, kept, ignored, or waited for; Muon.
 
 As the path `wrappers`, whose cases are what they were because these are drawn here alone.
 """
@@ -39,7 +39,7 @@ OPTIONS = (
 )
 """The options that only this path draws, with their weights."""
 
-FEATURES = ("matrix_optimizer", "optimizer_event", "schedule", "weight_decay")
+FEATURES = ("muon", "optimizer_event", "schedule", "weight_decay")
 """The features that its cases may have."""
 
 

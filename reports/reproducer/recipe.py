@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from difftest.cases.recipe import Feed, Recipe
+from difftest.cases.recipe import CHANCES, Feed, Recipe
 from difftest.cases.script_values import python
 
 FILE = "model.py"
@@ -52,7 +52,7 @@ def _changes(recipe: Recipe) -> Iterator[str]:
         yield f"    model.{recipe.head} = torch.nn.Linear(width, {recipe.targets.high or 1})"
     if recipe.calm:
         yield "    for module in model.modules():"
-        yield '        for name in ("p", "drop_prob"):'
+        yield f"        for name in {python(CHANCES)}:"
         yield "            if isinstance(getattr(module, name, None), float):"
         yield "                setattr(module, name, 0.0)"
 

@@ -17,6 +17,9 @@ from difftest.judge.stage import Stage
 TODAY = date(2026, 11, 27)
 RELEASED = "AssertionError: no message; raised by: assert self.mask_buffer.data is not None"
 MIXED = "RuntimeError: aten.cat.default: got mixed torch.Tensor and DTensor, need to convert all"
+SHARED_MASK = "RuntimeError: MaskBuffer has been materialized with conflicting data"
+WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding strategy registered."
+WITHOUT_KERNEL = """NotImplementedError: "{}" not implemented for 'Int'"""
 TABLE = {"modules": {"": "Net", "table": "Embedding", "head": "Linear"}}
 
 
@@ -30,6 +33,10 @@ def failed(sentence: str) -> Divergence:
         stage=Stage.FORWARD,
     )
     return replaced(plain, detail=sentence)
+
+
+def of_xla(sentence: str) -> Divergence:
+    return msgspec.structs.replace(failed(sentence), backend="xla_spmd", side="xla")
 
 
 def wrong(check: str, stage: Stage, tensor: str) -> Divergence:
@@ -47,6 +54,17 @@ def name_of(shown: Divergence, case: Case) -> str:
     ("shown", "fields", "reason"),
     [
         (failed(f"step 0, forward, rank 0: {RELEASED}"), TABLE, "sharded embedding can be used only once"),
+        (failed(f"step 0, forward, rank 0: {SHARED_MASK}"), {}, "of one size share the mask"),
+        (
+            failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Tensor')}"),
+            {},
+            "no rule for a number that is assigned",
+        ),
+        (
+            of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('histogram_cpu')}"),
+            {},
+            "histc of integers runs on the host",
+        ),
         (failed(f"step 0, backward, rank 0: {MIXED}"), {}, "a part of a chunk that is not used"),
         (
             wrong("loss", Stage.FORWARD, "loss"),
@@ -67,6 +85,10 @@ def test_what_torch_does_wrong_with_a_users_model_is_known(
     [
         (failed(f"step 0, forward, rank 0: {RELEASED}"), {"modules": {"": "Net", "head": "Linear"}}),
         (failed(f"step 0, forward, rank 0: {MIXED}"), {}),
+        (of_xla(f"step 0, forward, rank 0: {SHARED_MASK}"), {}),
+        (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
+        (of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('renorm_cpu')}"), {}),
+        (failed(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('histogram_cpu')}"), {}),
         (wrong("loss", Stage.FORWARD, "loss"), {}),
         (wrong("loss", Stage.FORWARD, "output"), {"mean_over": "targets"}),
         (wrong("gradients", Stage.BACKWARD, "0.decay"), {}),

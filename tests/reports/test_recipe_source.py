@@ -58,7 +58,7 @@ def test_what_arguments_cannot_say_is_done_to_the_model() -> None:
     width = next(one.in_features for one in model.classifier.modules() if isinstance(one, torch.nn.Linear))
     model.classifier = torch.nn.Linear(width, 10)
     for module in model.modules():
-        for name in ("p", "drop_prob"):
+        for name in ('p', 'drop_prob', 'dropout_prob'):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     return model

@@ -1,4 +1,4 @@
-"""Further options of `fully_shard`, Muon and Adafactor in real processes: they agree, and faults show."""
+"""Further options of `fully_shard` and Muon in real processes: they agree, and faults show."""
 
 from typing import Any
 
@@ -44,10 +44,9 @@ def sharded(mesh: Mesh = PAIR, model: Model = PLAIN, ignored: str = "", **option
     return msgspec.structs.replace(case, sharding=Sharding(ignored=ignored or None, **options))
 
 
-def trained(kind: str, *, nesterov: bool = True) -> Case:
-    options: dict[str, FeatureOption] = {"kind": kind, "nesterov": nesterov, "rate": 0.03125}
-    used = (Feature(name="matrix_optimizer", options=options),)
-    return msgspec.structs.replace(sharded(), features=used)
+def by_muon(*, nesterov: bool) -> Case:
+    options: dict[str, FeatureOption] = {"nesterov": nesterov, "rate": 0.03125}
+    return msgspec.structs.replace(sharded(), features=(Feature(name="muon", options=options),))
 
 
 WAITING = msgspec.structs.replace(sharded(), features=(Feature(name="optimizer_event"),))
@@ -60,8 +59,8 @@ AGREEING = {
     "ignored, hybrid": sharded(HYBRID, ignored="1.bias", wrapped="layers"),
     "older name": sharded(by_older_name=True, gradient_divide_factor=4.0, summed=True),
     "event": WAITING,
-    "muon": trained("muon"),
-    "muon without nesterov": trained("muon", nesterov=False),
+    "muon": by_muon(nesterov=True),
+    "muon without nesterov": by_muon(nesterov=False),
 }
 
 
@@ -75,19 +74,6 @@ def test_training_agrees_with_every_further_option() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("backend", [FSDP, "torch_dtensor"])
-def test_adafactor_fails_on_shards(backend: str) -> None:
-    case = trained("adafactor")
-    outcome = sandbox.run(case, backend)
-    assert compare(case, backend, "torch", oracle_trace(case), outcome).verdict == "diverge"
-
-
-def test_adafactor_agrees_on_replicas() -> None:
-    whole = a_sharded_case(Mesh((("dp", 2),)), training=PARTS, model=PLAIN)
-    case = msgspec.structs.replace(whole, features=trained("adafactor").features)
-    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
-
-
 PLANTED = {
     "gathered_ahead_wrong": AGREEING["ahead"],
     "kept_over_updates": AGREEING["kept"],
@@ -97,10 +83,6 @@ PLANTED = {
     "event_loses_update": WAITING,
     "orthogonal_by_shard": AGREEING["muon"],
     "orthogonal_steps_short": AGREEING["muon"],
-    "factored_steps_short": msgspec.structs.replace(
-        a_sharded_case(Mesh((("dp", 2),)), training=PARTS, model=PLAIN),
-        features=trained("adafactor").features,
-    ),
 }
 
 

@@ -39,7 +39,7 @@ WHOLE = (
     "frozen",
     "frozen_layers",
     "kept_state_dict",
-    "matrix_optimizer",
+    "muon",
     "parameter_groups",
     "sharded_optimizer",
     "skipped_block",

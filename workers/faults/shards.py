@@ -1,4 +1,4 @@
-"""Planted faults of further options of `fully_shard`, and of optimizers that look at whole matrices.
+"""Planted faults of further options of `fully_shard`, and of Muon.
 
 Each changes a function that only one option, or one feature, calls.
 """
@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.optim import _adafactor, _muon
+from torch.optim import _muon
 
 from difftest.cases.case import Case
-from difftest.cases.feature import has, of
-from difftest.cases.features import matrix_optimizer
+from difftest.cases.feature import has
 from difftest.cases.gathered import prefetched, resting
 from workers.faults import BACKEND, SHARDING, planted
 from workers.faults.features import replacing
@@ -117,17 +116,12 @@ def event_loses_update(session: Session, _case: Case, _rank: int) -> Session:
     return replacing(session, FSDPModule, "set_post_optim_event", spoiled)
 
 
-def _matrices(kind: str, case: Case) -> bool:
-    options = of(case, matrix_optimizer.Options)
-    return options is not None and options.kind == kind
-
-
 @planted(
     paths=PATHS,
     about="Muon makes every shard orthogonal by itself",
     backends=FSDP,
     blame=SHARDING,
-    reaches=lambda case: _matrices("muon", case) and case.layout.mesh.shape[-1] > 1,
+    reaches=lambda case: has(case, "muon") and case.layout.mesh.shape[-1] > 1,
 )
 def orthogonal_by_shard(session: Session, _case: Case, _rank: int) -> Session:
     """As if a shard were the matrix."""
@@ -150,26 +144,9 @@ def orthogonal_by_shard(session: Session, _case: Case, _rank: int) -> Session:
     about="Muon's steps are half as long",
     backends=("torch_ddp", "torch_fsdp"),
     blame=BACKEND,
-    reaches=lambda case: _matrices("muon", case),
+    reaches=lambda case: has(case, "muon"),
 )
 def orthogonal_steps_short(session: Session, _case: Case, _rank: int) -> Session:
     """By its rate."""
     right = _muon._adjust_lr  # noqa: SLF001  what its step calls
     return replacing(session, _muon, "_adjust_lr", lambda *of_matrix: right(*of_matrix) / 2)
-
-
-@planted(
-    paths=PATHS,
-    about="Adafactor's steps are an eighth too short",
-    backends=("torch_ddp",),
-    blame=BACKEND,
-    reaches=lambda case: _matrices("adafactor", case),
-)
-def factored_steps_short(session: Session, _case: Case, _rank: int) -> Session:
-    """By its rate."""
-    right = _adafactor._single_tensor_adafactor  # noqa: SLF001  what its step calls
-
-    def spoiled(*arguments: Any, lr: float, **options: Any) -> None:  # noqa: ANN401
-        right(*arguments, lr=lr * 0.875, **options)
-
-    return replacing(session, _adafactor, "_single_tensor_adafactor", spoiled)

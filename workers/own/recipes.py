@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from difftest.cases.recipe import BUILD, OFFLINE, Feed, Recipe
+from difftest.cases.recipe import BUILD, CHANCES, OFFLINE, Feed, Recipe
 from difftest.ground.errors import UsageError
 from difftest.ground.installed import how_to_install
 
@@ -41,10 +41,6 @@ def imported(package: str) -> Any:  # noqa: ANN401  a module
     except ImportError as error:
         msg = f"{package} cannot be imported ({error}); `{how_to_install(package)}` installs it"
         raise UsageError(msg) from error
-
-
-CHANCES = ("p", "drop_prob")
-"""What modules of dropout and of stochastic depth call the share that they drop."""
 
 
 def built(recipe: Recipe) -> nn.Module:

@@ -14,13 +14,12 @@ from difftest.cases.features import (
     averaged_weights,
     clip_by_infinity_norm,
     clip_by_value,
-    matrix_optimizer,
     optimizer,
     parameter_groups,
     schedule,
     weight_decay,
 )
-from workers.references import clipping, optimizers, schedules
+from workers.references import clipping, schedules
 from workers.references.optimizers import Floats, Optimizer
 
 Tensors = Mapping[str, Floats]
@@ -37,9 +36,8 @@ OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 def lacks(case: Case) -> str:
     """Why a case's updates have no definition here; empty where they have one."""
-    of_matrices = of(case, matrix_optimizer.Options)
-    if of_matrices and of_matrices.kind not in optimizers.names():
-        return f"no definition of the optimizer {of_matrices.kind!r}"
+    if has(case, "muon"):
+        return "Muon trains matrices alone; these updates are of all parameters"
     optimizer = case.training.optimizer
     return "" if optimizer in OPTIMIZERS else f"no definition of the optimizer {optimizer!r}"
 
@@ -69,10 +67,6 @@ def _chosen(case: Case) -> tuple[str, dict[str, Any]]:
     options = {"lr": case.training.learning_rate, **others}
     if another := of(case, optimizer.Options):
         name, options = another.kind, {"lr": another.rate}
-    if of_matrices := of(case, matrix_optimizer.Options):
-        name = of_matrices.kind
-        least = (matrix_optimizer.LEAST, matrix_optimizer.OF_PARAMETERS)
-        options = {"lr": of_matrices.rate, "eps": least}
     if decayed := of(case, weight_decay.Options):
         options["weight_decay"] = decayed.decay
     flags = ("amsgrad", "maximize", "nesterov")

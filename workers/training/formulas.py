@@ -7,7 +7,6 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from difftest.cases.features.matrix_optimizer import LEAST, OF_PARAMETERS
 from workers.training.features.autocast import simulated_as
 
 State: TypeAlias = dict[str, Any]
@@ -30,6 +29,26 @@ def adadelta(gradient: Tensor, state: State, rate: float) -> Tensor:
     step = ((steps + 1e-6).sqrt() / (squares + 1e-6).sqrt()) * gradient
     state["steps of before"] = 0.9 * steps + 0.1 * step**2
     return rate * step
+
+
+def adafactor(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """The second moment of a matrix is a product of its rows' and columns'; steps are as large as it is."""
+    step, least = state["steps"], torch.finfo(gradient.dtype).eps
+    kept, squares = 1 - step**-0.8, gradient**2
+    if gradient.dim() > 1:
+        rows, columns = squares.mean(-1, keepdim=True), squares.mean(-2, keepdim=True)
+        state["rows"] = rows = kept * state.get("rows", torch.zeros_like(rows)) + (1 - kept) * rows
+        state["columns"] = columns = (
+            kept * state.get("columns", torch.zeros_like(columns)) + (1 - kept) * columns
+        )
+        squares = rows * columns / rows.mean(-2, keepdim=True).clamp(min=least)
+    else:
+        state["squares"] = squares = (
+            kept * state.get("squares", torch.zeros_like(squares)) + (1 - kept) * squares
+        )
+    change = gradient / squares.sqrt().clamp(min=least)
+    size, change_size = (one.square().mean().sqrt() for one in (state["parameter"], change))
+    return size.clamp(min=1e-3) * min(rate, step**-0.5) * change / change_size.clamp(min=1.0)
 
 
 def adagrad(gradient: Tensor, state: State, rate: float) -> Tensor:
@@ -99,23 +118,6 @@ def adam(gradient: Tensor, state: State, rate: float) -> Tensor:
     mean, square = _moments(gradient, state)
     steps = gradient.new_full((), state["steps"])
     return rate / (1 - FIRST**steps) * mean / (square.sqrt() / (1 - SECOND**steps).sqrt() + TINY)
-
-
-def adafactor(gradient: Tensor, state: State, rate: float) -> Tensor:
-    """A second moment of rows times one of columns, and steps in units of the parameter."""
-    step, parameter = state["steps"], state["parameter"]
-    share = step**-0.8
-    squares = gradient**2
-    if gradient.dim() > 1:
-        rows, columns = squares.mean(-1, keepdim=True), squares.mean(-2, keepdim=True)
-        state["rows"] = rows = (1 - share) * state.get("rows", 0.0) + share * rows
-        state["columns"] = columns = (1 - share) * state.get("columns", 0.0) + share * columns
-        squares = rows * columns / rows.mean(-2, keepdim=True).clamp(min=LEAST)
-    else:
-        state["squares"] = squares = (1 - share) * state.get("squares", 0.0) + share * squares
-    change = gradient / squares.sqrt().clamp(min=LEAST)
-    size = parameter.square().mean().sqrt().clamp(min=OF_PARAMETERS) * min(rate, 1 / math.sqrt(step))
-    return cast("Tensor", size * change / change.square().mean().sqrt().clamp(min=1.0))
 
 
 MUON, ITERATION = 0.95, (3.4445, -4.7750, 2.0315)

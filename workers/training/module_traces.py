@@ -90,5 +90,9 @@ def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _first_floats(given: object) -> Tensor | None:
-    """The first floating-point tensor in what a module takes or returns, or None."""
-    return next((tensor for _, tensor in tensors(given) if tensor.is_floating_point()), None)
+    """The first floating-point tensor in what a module takes or returns, or None.
+
+    A number has no rows and is left out, such as the loss that comes before the outputs of a model.
+    """
+    floats = (tensor for _, tensor in tensors(given) if tensor.is_floating_point())
+    return next((tensor for tensor in floats if tensor.dim()), None)

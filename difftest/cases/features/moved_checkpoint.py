@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, has
+from difftest.cases.layers import walk
 from difftest.cases.schema import Step
 
 STATELESS = ("sgd", "momentum")
@@ -17,7 +18,7 @@ LOADS = (
     "state_dict_options",
 )
 CHANGES = (
-    *("frozen", "matrix_optimizer", "optimizer", "parameter_groups", "schedule", "sharded_optimizer"),
+    *("frozen", "muon", "optimizer", "parameter_groups", "schedule", "sharded_optimizer"),
     "unfreezing",
 )
 """Features that load a state, and those that change what state there is."""
@@ -40,15 +41,19 @@ class Options(FeatureOptions, frozen=True):
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
-        """Before any step, of several ranks; not beside what loads or changes a state."""
+        """Before any step, of several ranks; not beside what loads or changes a state.
+
+        Safetensors refuse tensors that share memory, as tied weights do.
+        """
         least = 0 if case.training.optimizer in STATELESS else 1
         if case.world_size == 1 or least >= case.training.steps or has(case, *LOADS, *CHANGES):
             return None
         even = case.world_size % 2 == 0
+        tied = any(layer.borrows() for _, layer in walk(case.model.layers))
         return {
             "step": range(least, case.training.steps),
             "layout": ("whole", "columns", "sharded", *(("grid", "hybrid") if even else ())),
-            "files": ("files", "files", "safetensors", "consolidated"),
+            "files": ("files",) if tied else ("files", "files", "safetensors", "consolidated"),
             "wide": (False, False, True),
         }
 

@@ -14,7 +14,7 @@ from workers.own.named import unknown
 PACKAGE = "diffusers"
 EXAMPLE = "UNet2DModel"
 
-KINDS = re.compile(r"^[A-Z].*(Model|Autoencoder|VQ|Transformer|UNet)")
+KINDS = re.compile(r"^(?=[A-Z]).*(Model|Autoencoder|VQ|Transformer|UNet)")
 """The names of models among those that diffusers exports."""
 
 WIDTH, TOKENS, SIDE, STEPS = 32, 8, 16, 1000
@@ -88,6 +88,7 @@ def candidates(name: str) -> Iterator[Recipe]:
             inputs=inputs,
             targets=Feed(name="targets"),
             loss="mse",
+            calm=True,
         )
 
 

@@ -9,6 +9,7 @@ import copy
 import importlib
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -94,6 +95,9 @@ WITHOUT = re.compile(
 )
 """What a recipe leaves out: it decides no number, or something could be loaded by it."""
 
+HEAD = 8
+"""The width of a head."""
+
 SWITCHES = {"use_cache": False, "apply_spec_augment": False}
 
 Plain: TypeAlias = dict[str, Any]
@@ -170,7 +174,9 @@ def _is_data(key: str, value: object) -> bool:
         return bool(WORD.fullmatch(value)) and not PLACES.fullmatch(key)
     if isinstance(value, list | tuple):
         return all(_is_data(key, one) for one in value)
-    return value is None or isinstance(value, bool | int | float | Mapping)
+    if isinstance(value, float):
+        return math.isfinite(value)  # JSON has no infinity
+    return value is None or isinstance(value, bool | int | Mapping)
 
 
 def _small(values: Plain, left: set[str]) -> Plain:
@@ -193,10 +199,15 @@ def _small(values: Plain, left: set[str]) -> Plain:
 
 
 def _with_heads(values: Plain, made: Plain) -> Plain:
-    """The config with as many heads of keys as of queries, where it had equal numbers."""
+    """The config with as many heads of keys as of queries, where it had equal numbers, and their widths."""
     for keys, queries in (("num_key_value_heads", "num_attention_heads"), ("num_kv_heads", "num_heads")):
         if keys in made and values[keys] == values.get(queries):
             made[keys] = made[queries]
+    heads, width = made.get("num_heads"), made.get("hidden_size")
+    if isinstance(heads, list) and isinstance(made.get("embed_dim"), int):
+        made["embed_dim"] = min(values["embed_dim"], HEAD * heads[0])  # of the first stage
+    if isinstance(heads, int) and isinstance(width, int) and "expand" in made and "head_dim" in made:
+        made["head_dim"] = made["expand"] * width // heads  # a state space's heads fill its inner width
     return made
 
 
