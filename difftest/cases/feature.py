@@ -28,18 +28,21 @@ class Spelled:
 
     `arguments` of the optimizer's constructor, with `lr` for its learning rate; `kind` is a class of
     `torch.optim` in place of the case's, with these arguments alone, and `parameters` what it is given.
-    `around` is a class that is given that of the optimizer, but not in the reference.
-    Lines: `built` when the module is made, on the host, and `casts` there where no wrapper does the same;
-    `begun` when the optimizer is made; `before` where a step has its batch and not run; `update` before the
-    optimizer's step, and `after` behind `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are
-    torch's older kind. `forwards_first`: behind the last forward pass, the losses of all parts are
-    differentiated `once`, as a sum, or `each` by itself.
+    `around` is a class that is given that of the optimizer, and the arguments `sharded`, but not in the
+    reference. Lines: `wrapped` ahead of the first step, in the reference too; `built` when the module is
+    made, on the host, and `casts` there where no wrapper does the same; `begun` when the optimizer is made;
+    `before` where a step has its batch and not run; `update` before the optimizer's step, and `after` behind
+    `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind. `forwards_first`:
+    behind the last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
+    itself.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict)
     kind: str = ""
     parameters: str = ""
     around: str = ""
+    sharded: Mapping[str, str] = field(default_factory=dict)
+    wrapped: tuple[str, ...] = ()
     built: tuple[str, ...] = ()
     casts: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
@@ -55,10 +58,12 @@ class FeatureOptions(Schema, frozen=True):
     """The options of a feature, and what follows from them; by default it adds nothing.
 
     `PATHS` are the only ones that draw it, so that the cases of other paths stay what they were without it;
-    empty where any does that has features.
+    empty where any does that has features. `OF_RANKS`: it is what several ranks do, which the twin of a case,
+    on one device, has not.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ()
+    OF_RANKS: ClassVar[bool] = False
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:

@@ -1,7 +1,10 @@
 """Which modules `fully_shard` gathers by themselves: those with a wrapper of their own inside the model's."""
 
+import itertools
+
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
+from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layout import Shard
 
 
@@ -23,6 +26,25 @@ def axes_apart(case: Case) -> dict[str, str]:
     alone = {path: own.pop() for path, own in axes.items() if len(own) == 1}
     fits = len(alone) == len(axes) and {*alone.values()} <= {*layout.mesh.names}
     return alone if fits and len({*alone.values()}) > 1 else {}
+
+
+def resting(case: Case) -> list[str]:
+    """The paths of what is gathered by itself and not needed in the backward pass: embeddings."""
+    layers = dict(walk(case.model.layers))
+    wanted = case.sharded_by.embeddings_resting
+    return [path for path in gathered_alone(case) if wanted and isinstance(layers[path], Embedding)]
+
+
+def prefetched(case: Case) -> list[tuple[str, str, str]]:
+    """Pairs of modules that are gathered by themselves, one after the other, each with a pass.
+
+    The first gathers the second ahead in it.
+    """
+    pairs = list(itertools.pairwise(reversed(gathered_alone(case))))
+    forward = [("forward", earlier, later) for earlier, later in pairs]
+    backward = [("backward", later, earlier) for earlier, later in pairs]
+    wanted = case.sharded_by.prefetched
+    return [one for one in (*forward, *backward) if wanted in (one[0], "both")]
 
 
 def gathered_alone(case: Case) -> list[str]:

@@ -7,6 +7,7 @@ no matter of a device or of a wrapper.
 import msgspec
 
 from difftest.cases.case import Case
+from difftest.cases.feature import declared
 from difftest.cases.options import Replication, Start
 from difftest.cases.wrapping import Regions
 
@@ -32,6 +33,7 @@ def twin(case: Case) -> Case:
         sharding=msgspec.UNSET,
         regions=Regions(weighted=case.cut_by.weighted),
         pipeline=msgspec.UNSET,
+        features=tuple(one for one in case.training_features if not declared(one.name).OF_RANKS),
     )
 
 

@@ -8,11 +8,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from difftest.cases import schema
+
 MOST_DIVISOR = 1024.0
 MOST_RESHARDED = 64
 
 Synced: TypeAlias = Literal["last", "every", "scattered"]
 Wrapped: TypeAlias = Literal["blocks", "layers", "whole", "ties"]
+Prefetched: TypeAlias = Literal["forward", "backward", "both"]
 
 
 class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -31,6 +34,15 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `offload`: parameters and gradients are kept on the host.
     * `flattened`: the mesh has two axes in place of the one that shards, as those of shards and of a
       sequence's pieces, and `DeviceMesh._flatten` makes one of them.
+    * `by_older_name`: the factor is set by `set_reduce_scatter_divide_factor`, which is deprecated.
+    * `prefetched`: the module that comes next in the `forward` or the `backward` pass, or in `both`, is
+      gathered ahead, by `set_modules_to_forward_prefetch` and its like.
+    * `kept_between`: parameters stay gathered from one accumulation part to the next
+      (`set_reshard_after_backward`).
+    * `embeddings_resting`: an embedding that is gathered by itself is not gathered in the backward pass
+      (`set_unshard_in_backward`), which needs no weight of it.
+    * `ignored`: a parameter that the wrapper leaves as it is (`ignored_params`). The program averages its
+      gradients.
 
     `ValueError` if a number is out of range.
     """
@@ -42,6 +54,11 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     wrapped: Wrapped = "blocks"
     offload: bool = False
     flattened: bool = False
+    by_older_name: bool = False
+    prefetched: Prefetched | None = None
+    kept_between: bool = False
+    embeddings_resting: bool = False
+    ignored: schema.TensorName | None = None
 
     def __post_init__(self) -> None:
         over = self.reshard_after_forward

@@ -109,7 +109,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """With options of the wrapper and, where something may round, with features of training."""
     exact = case.data.regime == "exact"
     if not exact and case.training.accumulation == 1 and draw(st.booleans()):
-        case = _in_two_parts(case)
+        case = in_two_parts(case)
     if SHARDED in case.layout.mesh.names:
         case = msgspec.structs.replace(case, sharding=draw(shardings(case=case)))
     elif case.training.accumulation > 1 and draw(st.booleans()):
@@ -168,7 +168,7 @@ def _gathered_whole(case: Case) -> Case:
     return msgspec.structs.replace(case, sharding=whole)
 
 
-def _in_two_parts(case: Case) -> Case:
+def in_two_parts(case: Case) -> Case:
     """As many rows in each of two parts as there were."""
     return msgspec.structs.replace(
         case,

@@ -36,6 +36,7 @@ def merged(case: Case) -> Spelled:
     """The lines of all features of a case."""
     used = spelled(case)
     return Spelled(
+        wrapped=tuple(line for piece in used for line in piece.wrapped),
         built=tuple(line for piece in used for line in piece.built),
         casts=tuple(line for piece in used for line in piece.casts),
         begun=tuple(line for piece in used for line in piece.begun),
@@ -51,16 +52,17 @@ def merged(case: Case) -> Spelled:
 def constructed(case: Case) -> str:
     """The optimizer of torch over `model.parameters()`."""
     used = spelled(case)
-    kind, own = OPTIMIZERS[case.training.optimizer]
-    arguments = {"lr": python(case.training.learning_rate), **own}
+    kind, usual = OPTIMIZERS[case.training.optimizer]
+    arguments = {"lr": python(case.training.learning_rate), **usual}
     for piece in used:
         kind = piece.kind or kind
         arguments = {**({} if piece.kind else arguments), **piece.arguments}
     parameters = next((piece.parameters for piece in used if piece.parameters), "model.parameters()")
     given = "".join(f", {name}={value}" for name, value in arguments.items())
     plain = f"torch.optim.{kind}({parameters}{given})"
-    around = next((piece.around for piece in used if piece.around), "")
-    if not around:
+    sharding = next((piece for piece in used if piece.around), None)
+    if not sharding:
         return plain
-    wrapped = f"{around}({parameters}, optimizer_class=torch.optim.{kind}{given})"
+    own = "".join(f", {name}={value}" for name, value in sharding.sharded.items())
+    wrapped = f"{sharding.around}({parameters}, optimizer_class=torch.optim.{kind}{own}{given})"
     return f"{plain} if next(model.parameters()).dtype is torch.float64 else {wrapped}"

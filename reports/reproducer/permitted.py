@@ -15,7 +15,7 @@ FRAMEWORKS = frozenset({"torch", "torch_xla", "torchax", "jax", "numpy"})
 STANDARD = frozenset(
     {
         *("contextlib.nullcontext", "contextlib.contextmanager", "hashlib.sha256", "io.BytesIO", "math.inf"),
-        *("math.nan", "os.environ", "os.environ.get", "os.environ.update", "tempfile.mktemp"),
+        *("math.isqrt", "math.nan", "os.environ", "os.environ.get", "os.environ.update", "tempfile.mktemp"),
         *("threading.Barrier", "threading.BrokenBarrierError", "threading.local", "time.sleep"),
         "types.SimpleNamespace",
     }

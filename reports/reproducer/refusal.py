@@ -23,7 +23,7 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := _of_own(case.model.own, backend) if case.model.own else blocks.refusal(case):
         return reason
-    lacks = (_without_regions, _without_stages, _without_experts, _without_gradients)
+    lacks = (_without_regions, _without_stages, _without_experts, _without_gradients, _without_sharding)
     if reason := features.refusal(case) or next(filter(None, (lack(case, backend) for lack in lacks)), None):
         return reason
     flash = set(case.model.flash_attentions.values())
@@ -80,3 +80,12 @@ def _without_gradients(case: Case, _backend: str) -> str | None:
     """Why a collective has no script, or None."""
     learned = any(isinstance(layer, Collective) and layer.learned is not UNSET for layer in case.model.layers)
     return "no template writes a collective that gradients go through" if learned else None
+
+
+def _without_sharding(case: Case, _backend: str) -> str | None:
+    """Why FSDP has no script with the case's options, or None."""
+    if case.sharded_by.ignored is not None:
+        return "no template averages the gradients of a parameter that FSDP ignores"
+    if case.sharded_by.kept_between and case.sharded_by.synced == "every":
+        return "no template keeps parameters gathered between parts that are all reduced"
+    return None

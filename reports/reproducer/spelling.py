@@ -162,7 +162,32 @@ def sharding(case: Case, *, outermost: bool) -> str:
         given.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
     if case.sharded_by.offload:
         given.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
+    if case.sharded_by.ignored is not None:
+        given.append("ignored_params=ignored")
     return "".join(f", {one}" for one in given)
+
+
+def flat_precision(case: Case) -> str:
+    """The option of FSDP1 for mixed precision, as a further entry of a dictionary; empty without it."""
+    mixed = of(case, mixed_precision.Options)
+    if mixed is None:
+        return ""
+    dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}"
+    return f', "mixed_precision": MixedPrecision({dtypes})'
+
+
+def ordered(case: Case) -> Iterator[str]:
+    """The calls that say what FSDP gathers ahead, and what it does not gather in the backward pass."""
+    for path in gathered.resting(case):
+        yield f"model{index(path)}.set_unshard_in_backward(False)"
+    for way, at, ahead in gathered.prefetched(case):
+        yield f"model{index(at)}.set_modules_to_{way}_prefetch([model{index(ahead)}])"
+
+
+def divides(case: Case) -> str:
+    """The method that sets FSDP's divide factor."""
+    older = case.sharded_by.by_older_name
+    return "set_reduce_scatter_divide_factor" if older else "set_gradient_divide_factor"
 
 
 def widened_after(case: Case) -> bool:

@@ -44,7 +44,7 @@ def test_a_case_with_them_has_those_that_are_not_at_their_defaults_and_another_i
         ({"reshard_after_forward": 0}, "allowed: true, false, or 1 to 64 ranks"),
         ({"gradient_divide_factor": 0.0}, "allowed: above 0, to 1024"),
         ({"synced": "never"}, "Invalid enum value 'never'"),
-        ({"prefetched": True}, "unknown field"),
+        ({"mesh_dims": True}, "unknown field"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, object], message: str) -> None:

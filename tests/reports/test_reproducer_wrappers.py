@@ -9,11 +9,12 @@ from samples import a_case
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Replicate, Shard
-from difftest.cases.options import Feature
+from difftest.cases.options import Feature, FeatureOption
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
@@ -108,6 +109,79 @@ def script(case: Case, backend: str) -> str:
 def test_a_script_of_fsdp_has_the_options_of_the_case(told: dict[str, object], lines: list[str]) -> None:
     text = script(sharded(**told), "torch_fsdp")
     assert [line for line in lines if line not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ({"kept_between": True}, ["    model.set_reshard_after_backward(last)"]),
+        (
+            {"by_older_name": True, "gradient_divide_factor": 2.0},
+            ["model.set_reduce_scatter_divide_factor(2.0)"],
+        ),
+    ],
+)
+def test_a_script_of_fsdp_has_further_options(options: dict[str, object], lines: list[str]) -> None:
+    text = script(sharded(sharding=msgspec.convert(options, Sharding)), "torch_fsdp")
+    assert [line for line in lines if line not in text] == []
+
+
+def test_a_script_says_what_fsdp_gathers_ahead_and_not_at_all() -> None:
+    layers = (Embedding(vocabulary=8, width=4), Linear(inputs=4, outputs=4), Linear(inputs=4, outputs=2))
+    whole = {f"{path}.weight": (S0,) for path in range(3)} | {f"{path}.bias": (S0,) for path in (1, 2)}
+    case = a_case(layers, mesh=PAIR, sharded=whole, sequence=2, training=Training(steps=2))
+    told = Sharding(prefetched="both", embeddings_resting=True, wrapped="layers")
+    text = script(msgspec.structs.replace(case, sharding=told), "torch_fsdp")
+    wanted = (
+        "model[0].set_unshard_in_backward(False)",
+        "model[0].set_modules_to_forward_prefetch([model[1]])",
+        "model[2].set_modules_to_backward_prefetch([model[1]])",
+    )
+    assert [line for line in wanted if line not in text] == []
+
+
+def test_no_script_averages_the_gradients_of_an_ignored_parameter() -> None:
+    assert "ignores" in (refusal(sharded(sharding=Sharding(ignored="0.weight")), "torch_fsdp") or "")
+
+
+def test_a_script_of_fsdp1_puts_intervals_together_and_clips_by_the_wrapper() -> None:
+    clipped = Training(steps=2, accumulation=2, clip_norm=0.25)
+    text = script(sharded(training=clipped, sharding=Sharding(reshard_after_forward=False)), "torch_fsdp1")
+    wanted = (
+        '"sharding_strategy": ShardingStrategy.SHARD_GRAD_OP',
+        "return model.clip_grad_norm_(norm)",
+        "return whole(model).get_parameter('0.weight').detach()",
+        "model.no_sync()",
+    )
+    assert [line for line in wanted if line not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("bf16_compress", "model.register_comm_hook(None, default_hooks.bf16_compress_hook)"),
+        (
+            "fp16_wrapper",
+            "default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook))",
+        ),
+        (
+            "batched_power_late",
+            "PowerSGDState(None, 1, start_powerSGD_iter=1000), powerSGD_hook.batched_powerSGD_hook",
+        ),
+        ("batched_power", "side = math.isqrt("),
+    ],
+)
+def test_a_script_of_ddp_registers_the_hook(kind: str, line: str) -> None:
+    used = (Feature(name="communication_hook", options={"kind": kind}),)
+    text = script(msgspec.structs.replace(a_case(training=Training(steps=2)), features=used), "torch_ddp")
+    assert line in text
+    assert "if isinstance(model, DistributedDataParallel):" in text
+
+
+def test_a_script_has_muon_over_matrices() -> None:
+    options: dict[str, FeatureOption] = {"nesterov": True, "rate": 0.03125}
+    text = script(sharded(features=(Feature(name="muon", options=options),)), "torch_fsdp")
+    assert "torch.optim.Muon([one for one in model.parameters() if one.dim() == 2], lr=0.03125" in text
 
 
 def test_a_script_applies_a_block_as_often_as_the_case_does() -> None:

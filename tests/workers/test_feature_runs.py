@@ -39,6 +39,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "capturable": {},
     "clip_by_infinity_norm": {"norm": 0.015625},
     "clip_by_value": {"value": 0.015625},
+    "communication_hook": {"kind": "allreduce"},
     "distributed_checkpoint": {"step": 2, "resharded": True},
     "evaluation": {},
     "forwards_first": {"backward": "once"},
@@ -47,10 +48,14 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
     "kept_state_dict": {},
+    "local_steps": {"period": 2, "step": 1, "together": 1},
     "maximize": {},
     "mixed_precision": {"reduce": "float32", "output": "policy"},
+    "moved_checkpoint": {"step": 2, "layout": "whole", "files": "files", "wide": False},
+    "muon": {"nesterov": True, "rate": 0.03125},
     "nesterov": {},
     "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
+    "optimizer_event": {},
     "own_function": {"outputs": 2},
     "parameter_groups": {"decay": 0.25},
     "reentrant_checkpoint": {},
@@ -60,6 +65,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "skipped_block": {"block": "1", "parts": 2},
     "state_dict_options": {"step": 2, "form": "full"},
     "tensor_rate": {},
+    "uneven_inputs": {"batches": 1, "ranks": 1, "first": True, "shrinking": False},
     "unfreezing": {"name": "0.weight", "step": 2},
     "weight_decay": {"decay": 0.25},
     "zeroed_gradients": {},
@@ -71,8 +77,11 @@ KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}, "reentrant_checkpoint": 
 """The checks that find the faults of torch_xla which the ledger knows."""
 
 UNSUPPORTED = {
-    "torch_ddp": ("capturable",),
-    "xla_spmd": ("sharded_optimizer", "state_dict_options"),
+    "torch_ddp": ("capturable", "optimizer_event"),
+    "xla_spmd": (
+        *("communication_hook", "local_steps", "moved_checkpoint", "optimizer_event"),
+        *("sharded_optimizer", "state_dict_options", "uneven_inputs"),
+    ),
 }
 """The features that a backend cannot have."""
 
@@ -106,6 +115,8 @@ def with_feature(name: str) -> Case:
     )
     model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
+    if name == "optimizer_event":
+        case = a_sharded_case(Mesh((("dp_shard", 2),)), parameters={"": (S0,)}, training=training)
     return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
 
 
@@ -121,16 +132,18 @@ WITH_OPTION = {
 }
 """A case of every planted fault of an option of training, which that option alone makes show it."""
 
-OF_WRAPPERS = (
+OF_OTHER_PATHS = (
     *("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy"),
-    *("state_without_optimizer", "frozen_layers_trained", "last_loss_forgotten", "halved_by_own_function"),
+    *("state_without_optimizer", "frozen_layers_trained", "last_of_bucket_lost", "averaged_early"),
+    *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
+    *("last_loss_forgotten", "halved_by_own_function"),
 )
-"""The planted faults of features that the paths `wrappers` and `pipelines` alone draw."""
+"""The planted faults of features that other paths than `features` alone draw, one for each."""
 
 FAULTS = {
     name: fault
     for name, fault in faults.all_faults().items()
-    if (fault.paths == ("features",) or name in OF_WRAPPERS) and name not in WITH_OPTION
+    if (fault.paths == ("features",) or name in OF_OTHER_PATHS) and name not in WITH_OPTION
 }
 
 

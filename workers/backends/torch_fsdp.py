@@ -14,13 +14,15 @@ from msgspec import structs
 from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
-from difftest.cases.gathered import axes_apart, gathered_alone
+from difftest.cases.gathered import axes_apart, gathered_alone, prefetched, resting
 from difftest.cases.layout import Placement, Replicate, Shard, ways
+from difftest.judge.stage import Stage
 from workers import sides
 from workers.torch import devices, process_groups
 from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule
@@ -65,6 +67,8 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
     The last axis must shard, the others must replicate. On an axis of one rank the two are equal.
     """
     for name in case.model.parameters():
+        if name == case.sharded_by.ignored:
+            continue
         placements = by_axis(case, name)
         *before, last = (placements[axis] for axis in axes)
         if isinstance(last, Replicate) and dict(case.layout.mesh.axes)[axes[-1]] > 1:
@@ -104,7 +108,23 @@ def with_options(case: Case, session: "Session") -> "Session":
     """The session of FSDP with the case's options."""
     factor = case.sharded_by.gradient_divide_factor
     mixed = _noting_reductions(session) if of(case, mixed_precision.Options) else session
-    return replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+    scaled = replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+    return scaled if case.sharded_by.ignored is None else _averaging(scaled, case.sharded_by.ignored)
+
+
+def _averaging(session: "Session", ignored: str) -> "Session":
+    """The session that averages the gradients of an ignored parameter, as the program has to."""
+    from torch import distributed
+
+    from workers.training.train import parameters
+
+    def after(stage: "Stage", _step: int, module: "nn.Module", _optimizer: "torch.optim.Optimizer") -> None:
+        gradient = parameters(module)[ignored].grad
+        if stage is Stage.BACKWARD and gradient is not None:
+            distributed.all_reduce(gradient)
+            gradient.div_(session.scale)
+
+    return replace(session, after=after)
 
 
 def _noting_reductions(session: "Session") -> "Session":
@@ -140,18 +160,39 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
     how = partial(
         fully_shard, mesh=mesh, shard_placement_fn=placement_fn(case, module, mesh.mesh_dim_names[-1])
     )
+    if case.sharded_by.ignored is not None:
+        how = partial(how, ignored_params={module.get_parameter(case.sharded_by.ignored)})
     there = {name for name, _ in module.named_children()}  # of a pipeline, those of a stage
-    alone = (path for path in gathered_alone(case) if path.partition(".")[0] in there)
+    alone = [path for path in gathered_alone(case) if path.partition(".")[0] in there]
     for group in (*map(module.get_submodule, alone), module):
         how(group, **_options(case, outermost=group is module))
-        if case.sharded_by.summed:
-            cast("FSDPModule", group).set_force_sum_reduction_for_comms(True)
-        if factor := case.sharded_by.gradient_divide_factor:
-            cast("FSDPModule", group).set_gradient_divide_factor(factor)
+        _set(case, cast("FSDPModule", group))
+    _order(case, {path: cast("FSDPModule", module.get_submodule(path)) for path in alone})
     mixed = of(case, mixed_precision.Options)
     if mixed and mixed.output == "loss":
         module.register_forward_hook(lambda _module, _inputs, output: output.float())
     return module
+
+
+def _set(case: Case, group: "FSDPModule") -> None:
+    """What a group is told after it was wrapped."""
+    if case.sharded_by.summed:
+        group.set_force_sum_reduction_for_comms(True)
+    factor = case.sharded_by.gradient_divide_factor
+    if factor and case.sharded_by.by_older_name:
+        group.set_reduce_scatter_divide_factor(factor)
+    elif factor:
+        group.set_gradient_divide_factor(factor)
+
+
+def _order(case: Case, groups: "dict[str, FSDPModule]") -> None:
+    """What is gathered ahead, and what is not gathered in the backward pass."""
+    for path in resting(case):
+        if path in groups:
+            groups[path].set_unshard_in_backward(False)
+    for way, at, ahead in prefetched(case):
+        if {at, ahead} <= {*groups}:
+            getattr(groups[at], f"set_modules_to_{way}_prefetch")([groups[ahead]])
 
 
 def _options(case: Case, *, outermost: bool) -> dict[str, Any]:
@@ -200,6 +241,8 @@ def quiet(
 
     groups = [module] if isinstance(module, FSDPModule) else list(module.children())
     for group in (one for one in groups if isinstance(one, FSDPModule)):
+        if case.sharded_by.kept_between:
+            group.set_reshard_after_backward(last)
         match case.sharded_by.synced:
             case "last":
                 group.set_requires_gradient_sync(last)

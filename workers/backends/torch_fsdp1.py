@@ -39,6 +39,7 @@ WHOLE = (
     "frozen",
     "frozen_layers",
     "kept_state_dict",
+    "muon",
     "parameter_groups",
     "sharded_optimizer",
     "skipped_block",
@@ -54,6 +55,8 @@ def unsupported(case: Case) -> str | None:
         return "FullyShardedDataParallel joins parameters; a feature of the case needs them apart"
     if case.sharded_by.gradient_divide_factor is not None or case.sharded_by.summed:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
+    if case.sharded_by.ignored is not None:
+        return "FullyShardedDataParallel is not told to ignore a parameter here"
     if case.sharded_by.wrapped == "ties":
         return "FullyShardedDataParallel does not support shared parameters in submodules of their own"
     if case.sharded_by.offload:

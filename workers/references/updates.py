@@ -36,6 +36,8 @@ OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 def lacks(case: Case) -> str:
     """Why a case's updates have no definition here; empty where they have one."""
+    if has(case, "muon"):
+        return "Muon trains matrices alone; these updates are of all parameters"
     optimizer = case.training.optimizer
     return "" if optimizer in OPTIMIZERS else f"no definition of the optimizer {optimizer!r}"
 

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
+from workers.training.features.autocast import simulated_as
+
 State: TypeAlias = dict[str, Any]
 """What is kept of one parameter: tensors, and `steps`, which counts from 1."""
 
@@ -118,9 +120,49 @@ def adam(gradient: Tensor, state: State, rate: float) -> Tensor:
     return rate / (1 - FIRST**steps) * mean / (square.sqrt() / (1 - SECOND**steps).sqrt() + TINY)
 
 
+MUON, ITERATION = 0.95, (3.4445, -4.7750, 2.0315)
+"""The momentum of Muon, and the coefficients of its iteration."""
+
+
+def muon(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """The nearest orthogonal matrix to Nesterov's momentum, about; wide matrices are longer."""
+    mean = _of_muon(gradient, state)
+    return _orthogonal((1 - MUON) * gradient + MUON * mean, rate)
+
+
+def muon_without_nesterov(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """As `muon`, of the momentum itself."""
+    return _orthogonal(_of_muon(gradient, state), rate)
+
+
+def _of_muon(gradient: Tensor, state: State) -> Tensor:
+    (mean,) = _zero(state, gradient, "mean")
+    state["mean"] = mean = MUON * mean + (1 - MUON) * gradient
+    return mean
+
+
+def _orthogonal(matrix: Tensor, rate: float) -> Tensor:
+    """Five times a polynomial of odd powers, in bfloat16; the rate grows with the height of a matrix."""
+    rows, columns = matrix.shape
+    first, third, fifth = ITERATION
+    with simulated_as("bfloat16"):
+        power = matrix.bfloat16() if matrix.dtype == torch.float32 else matrix * 1.0
+        power = power.T if rows > columns else power
+        power = power / power.norm().clamp(min=1e-7)
+        for _ in range(5):
+            gram = power @ power.T
+            power = first * power + (third * gram + fifth * (gram @ gram)) @ power
+        power = power.T if rows > columns else power
+    longer = math.sqrt(max(1.0, rows / columns))
+    return cast("Tensor", power.to(matrix.dtype) * (rate * longer))
+
+
 FORMULAS: dict[str, Callable[[Tensor, State, float], Tensor]] = {
     formula.__name__: formula
-    for formula in (adadelta, adafactor, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop)
+    for formula in (
+        *(adadelta, adafactor, adagrad, adam, adamax, asgd, muon, muon_without_nesterov, nadam, radam),
+        *(rmsprop, rprop),
+    )
 }
 """From a gradient, what was kept of its parameter and the learning rate to what is subtracted from it."""
 

@@ -104,7 +104,7 @@ class Perturb(TorchDispatchMode):
         self._flushed = FLUSHED[dtype]
 
     @contextmanager
-    def _narrowed(self, dtype: DType) -> Iterator[None]:
+    def narrowed(self, dtype: DType) -> Iterator[None]:
         """A context that rounds as `dtype` where that rounds more."""
         before = self._dtype
         self.simulate(coarsest((before, dtype), before))
@@ -121,7 +121,7 @@ class Perturb(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401  what an operator returns
         if dtype := narrow():
-            with self._narrowed(dtype):
+            with self.narrowed(dtype):
                 kind = CLASSES["once"] if operator_name(func) in CASTS else self._kind(func)
                 return self._rounded(func, kind, args, kwargs or {})
         return self._rounded(func, self._kind(func), args, kwargs or {})

@@ -106,6 +106,9 @@ class _Run:
             step=step,
             steps=self.case.training.steps,
             forward=partial(self._evaluate, step),
+            of_rank=partial(self._evaluate, step),
+            ranks=self.case.layout.data_ranks,
+            scale=self.session.scale,
         )
         self.features.run("before", progress)
         results = self._forward_backward(step)
@@ -127,9 +130,10 @@ class _Run:
         updated: dict[str, Tensor] = {name: p.detach() for name, p in self._parameters().items()}
         return results | self._read(Stage.UPDATE, updated | self._buffers())
 
-    def _evaluate(self, step: int) -> Tensor:
-        """The loss of the step's first part, which is neither read nor differentiated here."""
+    def _evaluate(self, step: int, rank: int | None = None) -> Tensor:
+        """The loss of the step's first part, or of a rank's rows, neither read nor differentiated here."""
         part = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)[0]
+        part = part if rank is None else part.rows(batches_of_ranks(self.case)[rank])
         _, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
         return loss
 

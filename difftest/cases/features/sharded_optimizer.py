@@ -6,17 +6,27 @@ from difftest.cases.layout import Replicate
 
 
 class Options(FeatureOptions, frozen=True):
-    """It has none."""
+    """Whether parameters are views of a rank's bucket (`parameters_as_bucket_view`)."""
+
+    bucket_view: bool = False
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
-        """Replicas, each of which needs a parameter; the state of one rank alone cannot be saved."""
-        whole = all(at == Replicate() for placements in case.layout.parameters.values() for at in placements)
+        """Replicas, each of which needs a parameter; the state of one rank alone cannot be saved.
+
+        The path `features` has had it without the option, which only `replicated` draws.
+        """
         few = len(case.model.parameters()) < case.world_size
-        if not whole or few or has(case, "save_and_load", "distributed_checkpoint", "optimizer"):
+        if not is_whole(case) or few or has(case, "save_and_load", "distributed_checkpoint", "optimizer"):
             return None
-        return {}
+        return {"bucket_view": (False, True)} if case.path == "replicated" else {}
 
     def spelled(self, _training: Training) -> Spelled:
         """Torch's `ZeroRedundancyOptimizer`; the reference on one device has the optimizer itself."""
-        return Spelled(around="ZeroRedundancyOptimizer")
+        view = {"parameters_as_bucket_view": "True"} if self.bucket_view else {}
+        return Spelled(around="ZeroRedundancyOptimizer", sharded=view)
+
+
+def is_whole(case: Case) -> bool:
+    """Whether every rank has every parameter whole."""
+    return all(at == Replicate() for placements in case.layout.parameters.values() for at in placements)

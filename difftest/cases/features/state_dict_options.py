@@ -10,16 +10,17 @@ from difftest.cases.schema import Step
 class Options(FeatureOptions, frozen=True):
     """The step before which that is, and in what form the state is.
 
-    It is whole on every rank (`full`), in pieces on the host (`offloaded`), whole on the first rank and
-    sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its two halves, for the module
-    and for the optimizer (`sent`), in pieces with a `flattened` state of the optimizer, or
-    in pieces that are loaded without `strict` (`loose`).
+    It is whole on every rank (`full`), and on the host (`gathered`), in pieces on the host (`offloaded`),
+    whole on the first rank and sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its
+    two halves, for the module and for the optimizer (`sent`), in pieces with a `flattened` state of the
+    optimizer, in pieces that are loaded without `strict` (`loose`), or without those of frozen parameters
+    (`trained`).
     """
 
-    PATHS: ClassVar[tuple[str, ...]] = ("wrappers",)
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "states")
 
     step: Step
-    form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose"]
+    form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose", "gathered", "trained"]
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
@@ -29,9 +30,15 @@ class Options(FeatureOptions, frozen=True):
         the run's deadline (`known/broadcast_state_dict.py`).
         """
         others = ("averaged_weights", "distributed_checkpoint", "save_and_load", "kept_state_dict")
-        if case.training.steps == 1 or has(case, *others, "frozen", "unfreezing", "parameter_groups"):
+        frozen = has(case, "frozen")
+        usual = case.path == "wrappers"
+        if case.training.steps == 1 or has(case, *others, "unfreezing", "parameter_groups"):
             return None
-        forms = ("full", "offloaded", "flattened", "loose", "sent")
+        if frozen and usual:
+            return None
+        forms: tuple[str, ...] = ("full", "offloaded", "flattened", "loose", "sent")
+        if not usual:
+            forms = ("trained",) if frozen else (*forms, "gathered", "trained")
         return {"step": range(1, case.training.steps), "form": forms}
 
     def spelled(self, _training: Training) -> None:

@@ -1,4 +1,4 @@
-"""`set_optimizer_state_dict` with `broadcast_from_rank0` fails for an optimizer that keeps no state: AssertionError."""
+"""`set_optimizer_state_dict` with `full_state_dict` fails for an optimizer that keeps no state: AssertionError."""
 
 import tempfile
 
@@ -15,10 +15,9 @@ def main(rank: int, rendezvous: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     model = nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.125)
-    read = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    state = get_optimizer_state_dict(model, optimizer, options=read)
-    loaded = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_optimizer_state_dict(model, optimizer, state, options=loaded)
+    whole = StateDictOptions(full_state_dict=True)
+    state = get_optimizer_state_dict(model, optimizer, options=whole)
+    set_optimizer_state_dict(model, optimizer, state, options=whole)
 
 
 if __name__ == "__main__":

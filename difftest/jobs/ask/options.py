@@ -32,7 +32,7 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 USUAL_PATHS = (
     "all but blocks, collective_layouts, experts, features, learned_collectives, modules, pipelines, "
-    "regions, several_meshes, unused_results and wrappers"
+    "regions, replicated, several_meshes, shards, states, unused_results and wrappers"
 )
 """The paths of a campaign that names none, in words."""
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 import torch
 from msgspec import structs
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from difftest.cases.feature import Arguments, FeatureOptions, typed
 from difftest.cases.options import Feature
@@ -27,13 +28,21 @@ READ = "aten::_local_scalar_dense"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgress:
-    """Where a run is. `forward()` gives the loss of the first part of the step's batch."""
+    """Where a run is.
+
+    `forward()` gives the loss of the first part of the step's batch, and `of_rank(rank)` that of the rows
+    which one of `ranks` has of it, in a process with the rows of all. A backward pass is of `scale` times
+    the loss.
+    """
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
     step: int
     steps: int
     forward: Callable[[], Tensor]
+    of_rank: Callable[[int], Tensor]
+    ranks: int
+    scale: float
 
     @property
     def last(self) -> bool:
@@ -91,6 +100,20 @@ class Behaviour(Protocol):
     @property
     def equal(self) -> Callable[[Any], Hooks]:
         """From the feature's `Options` to what it must be equal to."""
+
+
+TORCH_DEVICES = ("cpu", "cuda")
+"""The types of devices that torch's own process groups have."""
+
+
+def require_wrapped(module: nn.Module, what: str, devices: Sequence[str] = TORCH_DEVICES) -> None:
+    """`UnsupportedError` unless it is wrapped by `DistributedDataParallel`, on one of these devices."""
+    if not isinstance(module, DistributedDataParallel):
+        msg = f"{what} need a module in DistributedDataParallel"
+        raise UnsupportedError(msg)
+    if (found := next(module.parameters()).device.type) not in devices:
+        msg = f"{what} are for {' and '.join(devices)}; the module is on {found}"
+        raise UnsupportedError(msg)
 
 
 def nothing(_options: FeatureOptions) -> Hooks:

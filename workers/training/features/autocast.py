@@ -4,7 +4,8 @@ Equal to the same program in float64, which autocast leaves as it is, with the r
 forward and the backward pass and that of float32 in the update.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -64,6 +65,14 @@ def _under_autocast(module: nn.Module) -> Forward:
             return forward(inputs, *others)
 
     return casting
+
+
+@contextmanager
+def simulated_as(dtype: Any) -> Iterator[None]:  # noqa: ANN401  the name of a dtype
+    """A context in which a run with simulated rounding rounds as `dtype`, where that rounds more."""
+    mode = modes._get_current_dispatch_mode()  # noqa: SLF001  no public name
+    with mode.narrowed(dtype) if isinstance(mode, Perturb) else nullcontext():
+        yield
 
 
 def simulate(dtype: Any) -> None:  # noqa: ANN401  the name of a dtype

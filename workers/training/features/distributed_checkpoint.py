@@ -32,7 +32,7 @@ def hooks(options: Options) -> Hooks:
     def before(progress: TrainingProgress) -> None:
         if progress.step == options.step:
             reload = spmd_checkpoints.reload if _is_on_xla(progress.module) else _reload
-            with _folder() as folder, _own_errors():
+            with folder_of_all() as folder, own_errors():
                 reload(progress.module, progress.optimizer, folder, resharded=options.resharded)
 
     return Hooks(before=before, leaves_device=True)
@@ -51,7 +51,7 @@ def _is_on_xla(module: nn.Module) -> bool:
 
 
 @contextmanager
-def _own_errors() -> Iterator[None]:
+def own_errors() -> Iterator[None]:
     """Raises what a rank raised: torch wraps it into an exception that ends the process."""
     try:
         yield
@@ -61,7 +61,7 @@ def _own_errors() -> Iterator[None]:
 
 
 @contextmanager
-def _folder() -> Iterator[str]:
+def folder_of_all() -> Iterator[str]:
     """One folder for all ranks, which rank 0 makes and removes."""
     alone = not distributed.is_initialized()
     first = alone or distributed.get_rank() == 0

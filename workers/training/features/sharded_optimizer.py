@@ -15,7 +15,7 @@ from workers.training.features import Hooks, nothing
 DEVICES = ("cpu", "cuda")
 
 
-def hooks(_options: Options) -> Hooks:
+def hooks(options: Options) -> Hooks:
     """Around the class of the optimizer."""
 
     def kind(optimizer: Any) -> Any:  # noqa: ANN401  a class, or a function that is called like it
@@ -23,7 +23,8 @@ def hooks(_options: Options) -> Hooks:
 
         def sharded(trained: list[Any], **arguments: Any) -> ZeroRedundancyOptimizer:  # noqa: ANN401
             _require_replicas(trained)
-            return ZeroRedundancyOptimizer(trained, optimizer_class=optimizer, **arguments)
+            view = {"parameters_as_bucket_view": True} if options.bucket_view else {}
+            return ZeroRedundancyOptimizer(trained, optimizer_class=optimizer, **view, **arguments)
 
         return sharded
 

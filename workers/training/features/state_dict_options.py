@@ -28,6 +28,8 @@ READ = {
     "sent": StateDictOptions(full_state_dict=True, cpu_offload=True),
     "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
     "loose": StateDictOptions(strict=False),
+    "gathered": StateDictOptions(full_state_dict=True, cpu_offload=True),
+    "trained": StateDictOptions(ignore_frozen_params=True, strict=False),
 }
 """The options with which a state is read."""
 
@@ -56,7 +58,8 @@ def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str
     weights, kept = state_of(module, optimizer, form)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.zero_()
+            if parameter.requires_grad or form != "trained":
+                parameter.zero_()
     optimizer.state.clear()
     if form == "sent":
         set_model_state_dict(module, weights, options=LOADED[form])

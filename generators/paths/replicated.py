@@ -1,0 +1,68 @@
+"""Replicas as trainers keep them: communication hooks, local updates, uneven inputs, sharded optimizers.
+
+Each is a feature of training that only this path draws, so that the numbers of cases on other paths stay what
+they are.
+"""
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh
+from generators import features as training_features
+from generators.chances import always, sometimes, weighted
+from generators.models import Purpose
+from generators.paths import data_parallel, drawn_alone
+
+DEFAULT = False
+IN_BLOCKS = False
+HAS_FEATURES = False
+TAKES_ANY_MODEL = False
+
+scheduled = drawn_alone
+meshes = data_parallel.meshes
+models = data_parallel.models
+layouts = data_parallel.layouts
+
+OFTEN = ((5, "communication_hook"), (5, "local_steps"), (4, "uneven_inputs"), (1, "sharded_optimizer"))
+"""The features of replicas, with their weights."""
+
+BESIDE = (
+    *(name for _, name in OFTEN),
+    *("averaged_weights", "implementation", "maximize", "schedule", "weight_decay", "zeroed_gradients"),
+)
+"""The features that one of them may have beside it."""
+
+
+def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:  # noqa: ARG001  any mesh will do
+    """Neither exact nor learnable: features round, and are for few steps."""
+    return always("ordinary")
+
+
+@st.composite
+def completed(draw: st.DrawFn, *, case: Case) -> Case:
+    """With a feature of replicas and, in every second case, another that fits beside it.
+
+    In three of four cases the batch is one part of usual numbers in float32, which most of them need.
+    """
+    if not draw(sometimes(one_in=4)):
+        case = _usual(case)
+    fitting = [(weight, name) for weight, name in OFTEN if training_features.fits(name, case)]
+    names = [draw(weighted(*fitting))]
+    beside = [name for name in BESIDE if name not in names and _fits_beside(name, names[0], case)]
+    if draw(st.booleans()) and beside:
+        names.append(draw(st.sampled_from(beside)))
+    features = tuple(training_features.drawn(draw, name, case) for name in names)
+    return msgspec.structs.replace(case, features=features)
+
+
+def _usual(case: Case) -> Case:
+    training = msgspec.structs.replace(case.training, accumulation=1, clip_norm=None)
+    start = msgspec.structs.replace(case.start, accumulation="loop")
+    data = msgspec.structs.replace(case.data, regime="normal")
+    return msgspec.structs.replace(case, training=training, start=start, data=data, dtype="float32")
+
+
+def _fits_beside(name: str, other: str, case: Case) -> bool:
+    return training_features.fits(name, case) and training_features.together(name, other, case)

@@ -1,0 +1,71 @@
+"""State over time: a checkpoint in the middle of a run goes through another layout, format or form.
+
+Any model, replicated, sharded, or with `tp` behind data axes. Only this path draws most of the features that
+read and load a state.
+"""
+
+import functools
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh
+from generators import features as training_features
+from generators import layouts as places
+from generators.chances import always, mixed, weighted
+from generators.models import Purpose
+from generators.paths import drawn_alone, wrappers
+
+DEFAULT = False
+IN_BLOCKS = False
+HAS_FEATURES = False
+TAKES_ANY_MODEL = False
+
+scheduled = drawn_alone
+models = wrappers.models
+layouts = wrappers.layouts
+
+AXES = (
+    (2, ("dp",)),
+    (4, ("dp_shard",)),
+    (2, ("dp_replicate", "dp_shard")),
+    (2, ("dp_shard", "tp")),
+)
+
+OFTEN = ((4, "moved_checkpoint"), (2, "state_dict_options"))
+"""The features of state, with their weights."""
+
+BESIDE = ("implementation", "amsgrad", "schedule", "weight_decay", "frozen", "mixed_precision")
+"""The features that one of them may have beside it."""
+
+
+@functools.cache
+def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
+    """Data axes, and `tp` behind one."""
+    choices = ((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)
+    return mixed(*choices)
+
+
+def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:  # noqa: ARG001  any mesh will do
+    """Neither exact nor learnable: features round, and are for few steps."""
+    return always("ordinary")
+
+
+@st.composite
+def completed(draw: st.DrawFn, *, case: Case) -> Case:
+    """With a feature of state, and in every second case another that fits beside it."""
+    if case.training.steps == 1:
+        case = msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, steps=2))
+    fitting = [(weight, name) for weight, name in OFTEN if training_features.fits(name, case)]
+    names = [draw(weighted(*fitting))]
+    beside = [
+        name
+        for name in BESIDE
+        if training_features.fits(name, case) and training_features.together(names[0], name, case)
+    ]
+    if draw(st.booleans()) and beside:
+        names.append(draw(st.sampled_from(beside)))
+    features = tuple(training_features.drawn(draw, name, case) for name in names)
+    return msgspec.structs.replace(case, features=features)

@@ -1,0 +1,63 @@
+"""The paths of replicas, of states and of shards: what they draw, and that no other path draws it."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from difftest.cases.case import Case
+from difftest.cases.feature import has
+from difftest.cases.layout import Replicate
+from generators.cases import case_at, cases
+from generators.paths import chosen
+
+NEW = ("replicated", "shards", "states")
+quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+OPTIONS = ("by_older_name", "embeddings_resting", "ignored", "kept_between", "prefetched")
+
+
+def test_the_new_paths_run_only_if_named() -> None:
+    assert not {*NEW} & {*chosen(None)}
+
+
+def test_the_features_of_replicas_are_drawn_in_all_their_forms() -> None:
+    drawn = [case_at(0, index, paths=("replicated",), max_world_size=4) for index in range(250)]
+    used = [feature for case in drawn for feature in case.training_features]
+    kinds = Counter(one.options["kind"] for one in used if one.name == "communication_hook")
+    assert len(kinds) == 10
+    assert min(Counter(one.name for one in used)[name] for name in ("local_steps", "uneven_inputs")) > 25
+    assert {one.options.get("bucket_view") for one in used if one.name == "sharded_optimizer"} == {
+        False,
+        True,
+    }
+
+
+@quietly
+@given(cases(paths=("replicated",)))
+def test_a_case_of_replicas_is_valid_and_has_one_of_their_features(case: Case) -> None:
+    assert Case.from_json(case.to_json()) == case
+    assert has(case, "communication_hook", "local_steps", "uneven_inputs", "sharded_optimizer")
+    if has(case, "local_steps", "uneven_inputs"):
+        assert case.training.accumulation == 1
+        assert case.part_rows % case.world_size == 0
+
+
+@pytest.mark.long
+def test_states_go_through_every_layout_and_format() -> None:
+    drawn = [case_at(0, index, paths=("states",), max_world_size=4) for index in range(150)]
+    moved = [one for case in drawn for one in case.training_features if one.name == "moved_checkpoint"]
+    assert {one.options["layout"] for one in moved} == {"whole", "columns", "grid", "sharded", "hybrid"}
+    assert {one.options["files"] for one in moved} == {"files", "safetensors", "consolidated"}
+    assert 0 in [one.options["step"] for one in moved]
+    forms = [one for case in drawn for one in case.training_features if one.name == "state_dict_options"]
+    assert "trained" in [one.options["form"] for one in forms]
+
+
+@quietly
+@given(cases(paths=("shards",)))
+def test_a_case_of_shards_has_an_option_that_no_other_path_draws(case: Case) -> None:
+    assert Case.from_json(case.to_json()) == case
+    assert any(getattr(case.sharded_by, name) for name in OPTIONS)
+    if ignored := case.sharded_by.ignored:
+        assert {*case.layout.parameters[ignored]} == {Replicate()}
+        assert case.training.clip_norm is None

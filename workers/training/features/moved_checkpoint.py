@@ -1,0 +1,154 @@
+"""A checkpoint that goes through another layout: saved, loaded into the same model in other pieces, and back.
+
+What was saved is then all there is: the other model begins with zeros, and so does the first one when it gets
+back what the other one saved. Equal to a run that does not save.
+"""
+
+import copy
+import shutil
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
+
+from difftest.cases.features.moved_checkpoint import Options
+from difftest.ground.errors import UnsupportedError
+from workers.training.features import Hooks, TrainingProgress, nothing
+from workers.training.features.distributed_checkpoint import folder_of_all, own_errors
+
+AXES = ("rows", "columns")
+"""The names of the axes of another layout's mesh, which `fully_shard` requires of two."""
+
+
+def hooks(options: Options) -> Hooks:
+    """The other model is a copy from before the backend places it."""
+    hosts: list[nn.Module] = []
+
+    def place(module: nn.Module) -> nn.Module:
+        hosts.append(copy.deepcopy(module))
+        return module
+
+    def before(progress: TrainingProgress) -> None:
+        if progress.step == options.step:
+            _require_ranks(progress.module)
+            with folder_of_all() as folder, own_errors():
+                _move(progress, hosts.pop(), options, folder)
+
+    return Hooks(place=place, before=before, leaves_device=True)
+
+
+equal = nothing
+
+
+def _require_ranks(module: nn.Module) -> None:
+    if not distributed.is_initialized() or any(one.device.type == "xla" for one in module.parameters()):
+        msg = "those who save are the ranks of a process group of torch's"
+        raise UnsupportedError(msg)
+
+
+def _move(progress: TrainingProgress, host: nn.Module, options: Options, folder: str) -> None:
+    first, second = f"{folder}/first", f"{folder}/second"
+    dtype = next(progress.module.parameters()).dtype
+    device = next(progress.module.parameters()).device
+    other = PLACED[options.layout](host.to(device, torch.float64 if options.wide else dtype))
+    kind: Any = type(progress.optimizer)
+    known = signature(kind.__init__).parameters  # AdamW's defaults have one that its class does not take
+    given = {name: value for name, value in progress.optimizer.defaults.items() if name in known}
+    optimizer = kind(other.parameters(), **given)
+    saved(progress.module, progress.optimizer, options.files, first)
+    loaded(other, optimizer, options.files, first)
+    saved(other, optimizer, options.files, second)
+    loaded(progress.module, progress.optimizer, options.files, second)
+
+
+def saved(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:
+    """Writes both to a folder, the optimizer always to torch's own files."""
+    weights, kept = states.get_state_dict(module, optimizer)
+    save(weights, storage_writer=_writer(files, f"{folder}/model"))
+    save({"optimizer": kept}, storage_writer=FileSystemWriter(f"{folder}/optimizer"))
+
+
+def loaded(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:
+    """Reads both into zeros."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    optimizer.state.clear()
+    weights, kept = states.get_state_dict(module, optimizer)
+    load(weights, storage_reader=_reader(files, f"{folder}/model"))
+    load({"optimizer": kept}, storage_reader=FileSystemReader(f"{folder}/optimizer"))
+    states.set_state_dict(module, optimizer, model_state_dict=weights, optim_state_dict=kept)
+
+
+def _writer(files: str, folder: str) -> FileSystemWriter:
+    if files == "files":
+        return FileSystemWriter(folder)
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+
+    if distributed.get_rank() == 0:
+        Path(folder).mkdir(parents=True)
+    distributed.barrier()
+    consolidated = files == "consolidated"
+    return HuggingFaceStorageWriter(folder, save_distributed=True, enable_consolidation=consolidated)
+
+
+def _reader(files: str, folder: str) -> FileSystemReader:
+    if files == "files":
+        return FileSystemReader(folder)
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+
+    if files == "consolidated" and distributed.get_rank() == 0:
+        shutil.rmtree(f"{folder}/sharded")  # nothing but the whole tensors is left to read
+    distributed.barrier()
+    return HuggingFaceStorageReader(folder)
+
+
+def _cut(module: nn.Module, mesh: DeviceMesh, dims: int) -> nn.Module:
+    """Every parameter in pieces of its last dim, and over a second axis, of its first."""
+    placed: dict[nn.Parameter, nn.Parameter] = {}
+    for parameter in module.parameters():
+        last = [Shard(parameter.dim() - 1)] if parameter.dim() else [Replicate()]
+        at: list[Placement] = [*([Shard(0)] if parameter.dim() else [Replicate()]), *last][-dims:]
+        placed[parameter] = nn.Parameter(distribute_tensor(parameter.detach(), mesh, at))
+    for inner in module.modules():
+        for name, parameter in inner.named_parameters(recurse=False):
+            inner.register_parameter(name, placed[parameter])
+    return module
+
+
+def _sharded(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    fully_shard(module, mesh=mesh)
+    return module
+
+
+def _line(module: nn.Module) -> DeviceMesh:
+    return _mesh(module, distributed.get_world_size())
+
+
+def _grid(module: nn.Module) -> DeviceMesh:
+    return _mesh(module, 2, distributed.get_world_size() // 2)
+
+
+def _mesh(module: nn.Module, *shape: int) -> DeviceMesh:
+    device = next(module.parameters()).device.type
+    return init_device_mesh(device, shape, mesh_dim_names=AXES[-len(shape) :])
+
+
+PLACED: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "whole": lambda module: module,
+    "columns": lambda module: _cut(module, _line(module), 1),
+    "grid": lambda module: _cut(module, _grid(module), 2),
+    "sharded": lambda module: _sharded(module, _line(module)),
+    "hybrid": lambda module: _sharded(module, _grid(module)),
+}
+"""The same module in each layout."""
