@@ -102,10 +102,10 @@ class Table:
 
 def compared_in(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a comparison among some runs, with its worst verdict."""
-    ran = runs[runs["purpose"] == "campaign"]
+    ran = runs.loc[runs["purpose"] == "campaign", ["run", "case", "backend", "verdict"]]
     severity = ran["verdict"].astype("str").map(WORST_FIRST).dropna()
     worst_first = ran.loc[severity.sort_values(kind="stable").index]
-    return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
+    return runs.loc[worst_first.drop_duplicates(["case", "backend"]).sort_values("run").index]
 
 
 PROGRAM_LOSS = "cotangent"

@@ -24,6 +24,7 @@ from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
 from difftest.records.totals import UNKNOWN, Entries
+from reports import covered as coverage_of
 from reports import tables
 from reports.frame import Table, cases_and_programs, load
 from reports.kept import Kept, kept
@@ -132,6 +133,16 @@ class Report:
         return self.conclusion.headline(headline(self.groups, alone=not self.conclusion.opening))
 
     @cached_property
+    def sections(self) -> tuple[tables.Section, ...]:
+        """The tables of verdicts and errors, with their titles; empty ones are left out."""
+        return tables.sections(self.frame)
+
+    @cached_property
+    def covered(self) -> tuple[tables.Section, ...]:
+        """The tables of what was reached, with their titles; none where nothing was recorded."""
+        return tuple(coverage_of.sections(self.frame, self.entries))
+
+    @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
         """Versions by backend, as its last run reported them.
 
@@ -139,6 +150,7 @@ class Report:
         """
         ran = self.frame.runs.dropna(subset=["environment"])
         ran = ran[ran["environment"] != "{}"].assign(finished=ran["status"] == "finished")
+        ran = ran[["backend", "environment", "finished", "started"]]
         last = ran.sort_values(["finished", "started"], kind="stable").drop_duplicates("backend", keep="last")
         return {
             str(r.backend): json.loads(str(r.environment)) for r in last.sort_values("backend").itertuples()

@@ -28,6 +28,9 @@ GREATEST_ERROR = "Greatest error in units of the rounding noise"
 COMPARED = "What was compared"
 """The title of `completeness`."""
 
+AGREEMENT = "Agreement by path and backend"
+"""The title of `agreement`."""
+
 LACKING = "What backends lack for operators of programs"
 """The title of `support`."""
 
@@ -213,7 +216,7 @@ def sections(t: Table) -> tuple[Section, ...]:
     )
     whole = (
         Section(
-            "Agreement by path and backend",
+            AGREEMENT,
             "a case that ran again counts once, with its worst verdict",
             agreement(t),
         ),
@@ -274,8 +277,8 @@ def _spread(each: pd.DataFrame, by: list[str], column: str, percents: Sequence[i
     """The number of runs by the columns `by`, and percentiles of `column` over them, all observed values."""
     names = [_PERCENTILES.get(percent, f"p{percent}") for percent in percents]
     rows = []
-    for key, group in each.groupby(by, observed=True):
-        values = np.sort(group[column].to_numpy())
+    for key, group in each.groupby(by, observed=True)[column]:
+        values = np.sort(group.to_numpy())
         places = [int(np.ceil(percent / 100 * len(values))) - 1 for percent in percents]
         rows.append((*key, len(values), *(float(values[place]) for place in places)))
     return pd.DataFrame(rows, columns=[*by, "runs", *names]).astype(

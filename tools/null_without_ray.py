@@ -1,9 +1,9 @@
-"""The null campaign of one-rank cases on a machine without Ray, such as a GPU that is lent for minutes.
+"""The null campaign on a machine without Ray, such as a GPU that is lent for minutes, or one with other work.
 
-python -m tools.null_without_ray OUT SECONDS WORKERS BACKENDS PATHS SEED
+python -m tools.null_without_ray OUT SECONDS WORKERS BACKENDS PATHS SEED [RANKS]
 
-Every row goes to the file OUT as its run ends: a campaign that is cut off keeps what it has. The summary is
-printed.
+RANKS is the most that a case has, by default 1. Every row goes to the file OUT as its run ends: a campaign
+that is cut off keeps what it has. The summary is printed.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ OVER = "the time is over"
 
 def main() -> None:
     """Checks cases until the time is over."""
-    out, seconds, workers, backends, paths, seed = sys.argv[1:]
+    out, seconds, workers, backends, paths, seed, ranks = (*sys.argv[1:], "1")[:7]
     end, free = time.monotonic() + float(seconds), BoundedSemaphore(int(workers))
 
     def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
@@ -41,7 +41,7 @@ def main() -> None:
                 raise StoppedError(OVER, status=0)
             return sandbox.run(case, backend, options=options)
 
-    drawing = Drawing(seed=int(seed), model=None, paths=tuple(paths.split(",")), max_world_size=1)
+    drawing = Drawing(seed=int(seed), model=None, paths=tuple(paths.split(",")), max_world_size=int(ranks))
     cases = ((number, drawing.case(number)) for number in islice(drawing.numbers(MOST_CASES), MOST_CASES))
     campaign = NullCampaign(
         execute=execute, backends=candidates(tuple(backends.split(","))), ledger=read_ledger()

@@ -48,7 +48,8 @@ def plain(case: Case) -> Case:
     """The case in the form in which a backend should agree if it works at all.
 
     No option is off its default, and there are `PLAIN_STEPS` of plain numbers in float32, one of what has no
-    optimizer. Model and layout stay, but for the strides of what a collective is given.
+    optimizer. Model and layout stay, but for the strides of what a collective is given and for blocks that
+    are applied several times.
     """
     while reset := next(resets(case), None):
         case = reset[1]

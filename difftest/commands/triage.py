@@ -152,27 +152,27 @@ def _reason(entry: Entry | None) -> str:
     return f"{entry.reason} ({entry.upstream})" if entry else ""
 
 
-def _line(one: Triaged) -> str:
-    finding = one.finding
+def _line(triaged: Triaged) -> str:
+    finding = triaged.finding
     back, times = finding.returned
-    notes = [f"known: {one.entry.upstream}"] if one.entry else []
-    notes += [f"now {name}" for name in one.now_shows] + ([one.trouble] if one.trouble else [])
+    notes = [f"known: {triaged.entry.upstream}"] if triaged.entry else []
+    notes += [f"now {name}" for name in triaged.now_shows] + ([triaged.trouble] if triaged.trouble else [])
     return (
         f"{finding.status:<10} {back}/{times}  {readable(finding.fingerprint)}  {'; '.join(notes)}".rstrip()
     )
 
 
-def _described(one: Triaged) -> dict[str, Any]:
-    finding = one.finding
+def _described(triaged: Triaged) -> dict[str, Any]:
+    finding = triaged.finding
     return {
         "fingerprint": finding.fingerprint,
         "status": finding.status,
         "returned": list(finding.returned),
         "checked": finding.checked,
-        "case": one.case,
-        "known": one.entry.upstream if one.entry else None,
-        "now_shows": list(one.now_shows),
-        "trouble": one.trouble,
+        "case": triaged.case,
+        "known": triaged.entry.upstream if triaged.entry else None,
+        "now_shows": list(triaged.now_shows),
+        "trouble": triaged.trouble,
     }
 
 

@@ -183,7 +183,8 @@ def read_origins() -> tuple[FaultOrigin, ...]:
 
 def _named(upstream: str) -> list[KnownFault]:
     """The faults that findings call `upstream`: several may share an issue."""
-    return [fault for fault in read_faults() if upstream in fault.upstream]
+    name = Path(upstream).stem if upstream.startswith(SCRIPTS) else None
+    return [one for one in read_faults() if one.name == name or (upstream and one.issue == upstream)]
 
 
 def tried_on(upstream: str, package: str) -> Mapping[str, State]:

@@ -72,29 +72,32 @@ class Machine:
                 values[one.name] = self._value(one, given, computation)
         return values
 
-    def _value(self, one: Instruction, given: Sequence[Each], computation: Computation) -> Each:
-        if (together := TOGETHER.get(one.opcode)) is not None:
-            return together(self, one, given)
-        shapes = [computation.by_name[name].shape for name in one.operands]
+    def _value(self, instruction: Instruction, given: Sequence[Each], computation: Computation) -> Each:
+        if (together := TOGETHER.get(instruction.opcode)) is not None:
+            return together(self, instruction, given)
+        shapes = [computation.by_name[name].shape for name in instruction.operands]
         same = all(all(value is each[0] for value in each) for each in given)
         if same:  # the devices hold the same, so it is computed once
-            return [self._alone(one, [each[0] for each in given], shapes)] * self.devices
-        return [self._alone(one, [each[device] for each in given], shapes) for device in range(self.devices)]
+            return [self._alone(instruction, [each[0] for each in given], shapes)] * self.devices
+        return [
+            self._alone(instruction, [each[device] for each in given], shapes)
+            for device in range(self.devices)
+        ]
 
-    def _alone(self, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    def _alone(self, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
         """The value on one device."""
-        opcode = one.opcode
+        opcode = instruction.opcode
         made: Any
         if opcode in elementwise.UNARY:
             made = elementwise.UNARY[opcode](given[0])
         elif opcode in elementwise.BINARY:
             made = elementwise.BINARY[opcode](given[0], given[1])
         elif opcode in ALONE:
-            made = ALONE[opcode](self, one, given, shapes)
+            made = ALONE[opcode](self, instruction, given, shapes)
         else:
             msg = f"the instruction {opcode} is not evaluated"
             raise UnsupportedError(msg)
-        return made if isinstance(made, tuple) else self.held(made, one.shape)
+        return made if isinstance(made, tuple) else self.held(made, instruction.shape)
 
     def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
         """An array as an array of this shape's type holds it."""
@@ -109,12 +112,16 @@ class Machine:
 Alone: TypeAlias = Callable[[Machine, Instruction, Sequence[Any], Sequence[Shape]], Any]
 
 
-def _constant(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
-    return literal(one.text, one.shape, wide=machine.wide)
+def _constant(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
+    return literal(instruction.text, instruction.shape, wide=machine.wide)
 
 
-def _convert(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
-    dtype = dtype_of(one.shape.type, wide=machine.wide)
+def _convert(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
+    dtype = dtype_of(instruction.shape.type, wide=machine.wide)
     x = given[0]
     if x.dtype.kind == "f" and dtype.kind in "iu":  # out of range saturates, and NaN is 0
         bounds = np.iinfo(dtype)
@@ -125,52 +132,64 @@ def _convert(machine: Machine, one: Instruction, given: Sequence[Any], shapes: S
 
 
 def _bitcast_convert(
-    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
 ) -> Array:
     narrow = given[0].astype(dtype_of(shapes[0].type, wide=False))
-    if "bf16" in (shapes[0].type, one.shape.type):
+    if "bf16" in (shapes[0].type, instruction.shape.type):
         msg = "the instruction bitcast-convert of bf16 is not evaluated"
         raise UnsupportedError(msg)
-    made = np.ascontiguousarray(narrow).view(dtype_of(one.shape.type, wide=False))
-    return made.reshape(one.shape.dims)
+    made = np.ascontiguousarray(narrow).view(dtype_of(instruction.shape.type, wide=False))
+    return made.reshape(instruction.shape.dims)
 
 
-def _select(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+def _select(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
     return np.asarray(np.where(given[0], given[1], given[2]))
 
 
-def _clamp(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
+def _clamp(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
     return np.asarray(np.minimum(np.maximum(given[1], given[0]), given[2]))
 
 
-def _compare(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Array:
-    total = one.attributes.get("type", "") == "TOTALORDER"
-    return elementwise.compared(given[0], given[1], one.attributes["direction"], total=total)
+def _compare(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Array:
+    total = instruction.attributes.get("type", "") == "TOTALORDER"
+    return elementwise.compared(given[0], given[1], instruction.attributes["direction"], total=total)
 
 
-def _reduce(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+def _reduce(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Value:
     half = len(given) // 2
-    made = _fold(machine, one)(list(given[:half]), list(given[half:]), one.numbers("dimensions"))
-    return _one_or_tuple(machine, one, made)
+    made = _fold(machine, instruction)(
+        list(given[:half]), list(given[half:]), instruction.numbers("dimensions")
+    )
+    return _one_or_tuple(machine, instruction, made)
 
 
 def _reduce_window(
-    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
 ) -> Value:
     half = len(given) // 2
-    made = windows.reduce_window(list(given[:half]), list(given[half:]), one, _fold(machine, one))
-    return _one_or_tuple(machine, one, made)
+    made = windows.reduce_window(
+        list(given[:half]), list(given[half:]), instruction, _fold(machine, instruction)
+    )
+    return _one_or_tuple(machine, instruction, made)
 
 
-def _one_or_tuple(machine: Machine, one: Instruction, made: Sequence[Array]) -> Value:
-    if one.shape.type != "tuple":
+def _one_or_tuple(machine: Machine, instruction: Instruction, made: Sequence[Array]) -> Value:
+    if instruction.shape.type != "tuple":
         return made[0]
-    return tuple(machine.held(each, part) for each, part in zip(made, one.shape.parts, strict=True))
+    return tuple(machine.held(each, part) for each, part in zip(made, instruction.shape.parts, strict=True))
 
 
-def _fold(machine: Machine, one: Instruction) -> windows.Fold:
+def _fold(machine: Machine, instruction: Instruction) -> windows.Fold:
     """How the instruction's computation reduces arrays over dims."""
-    name = one.attributes["to_apply"]
+    name = instruction.attributes["to_apply"]
     opcode = _monoid(machine.module.computations[name])
 
     def fold(xs: list[Array], initial: list[Array], dims: tuple[int, ...]) -> list[Array]:
@@ -213,40 +232,42 @@ def _monoid(computation: Computation) -> str:
     return root.opcode if plain else ""
 
 
-def _scatter(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+def _scatter(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Value:
     count = len(given) // 2
     xs, indices, updates = list(given[:count]), given[count], given[count + 1 :]
     made = [x.copy() for x in xs]
-    name = one.attributes["to_apply"]
-    for block, update in movement.scatter_places(xs[0], indices, updates[0], one):
+    name = instruction.attributes["to_apply"]
+    for block, update in movement.scatter_places(xs[0], indices, updates[0], instruction):
         new = machine.scalars(name, [*(x[block] for x in made), *(each[update] for each in updates)])
         for x, value in zip(made, new if isinstance(new, tuple) else (new,), strict=True):
             x[block] = np.broadcast_to(value, x[block].shape)
-    return _one_or_tuple(machine, one, made)
+    return _one_or_tuple(machine, instruction, made)
 
 
 def _select_and_scatter(
-    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
 ) -> Array:
-    select, scatter = (one.attributes[key] for key in ("select", "scatter"))
+    select, scatter = (instruction.attributes[key] for key in ("select", "scatter"))
     x, source, initial = given
     return windows.select_and_scatter(
         x,
         source,
         initial,
-        one,
+        instruction,
         lambda x, y: bool(machine.scalars(select, [np.asarray(x), np.asarray(y)])),
         lambda x, y: cast("Array", machine.scalars(scatter, [np.asarray(x), np.asarray(y)])),
     )
 
 
-def _map(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
-    return cast("Value", machine.scalars(one.attributes["to_apply"], given))
+def _map(machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    return cast("Value", machine.scalars(instruction.attributes["to_apply"], given))
 
 
-def _sort(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
-    dim = one.numbers("dimensions")[0]
-    name = one.attributes["to_apply"]
+def _sort(machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    dim = instruction.numbers("dimensions")[0]
+    name = instruction.attributes["to_apply"]
     rows = [np.moveaxis(x, dim, -1) for x in given]
     made = [row.copy() for row in rows]
     for at in np.ndindex(*rows[0].shape[:-1]):
@@ -261,33 +282,34 @@ def _sort(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequ
         order = sorted(range(rows[0].shape[-1]), key=functools.cmp_to_key(before))
         for row, sorted_row in zip(rows, made, strict=True):
             sorted_row[at] = row[at][order]
-    return _one_or_tuple(machine, one, [np.moveaxis(row, -1, dim) for row in made])
+    return _one_or_tuple(machine, instruction, [np.moveaxis(row, -1, dim) for row in made])
 
 
 def _batch_norm_training(
-    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
 ) -> Value:
     x, scale, offset = given
-    dim = one.numbers("feature_index")[0]
+    dim = instruction.numbers("feature_index")[0]
     others = tuple(each for each in range(x.ndim) if each != dim)
     mean, variance = x.mean(others), x.var(others)
-    made = _normalised(x, mean, variance, scale, offset, one)
+    made = _normalised(x, mean, variance, scale, offset, instruction)
     return tuple(
-        machine.held(each, part) for each, part in zip((made, mean, variance), one.shape.parts, strict=True)
+        machine.held(each, part)
+        for each, part in zip((made, mean, variance), instruction.shape.parts, strict=True)
     )
 
 
 def _batch_norm_inference(
-    machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
 ) -> Array:
     x, scale, offset, mean, variance = given
-    return _normalised(x, mean, variance, scale, offset, one)
+    return _normalised(x, mean, variance, scale, offset, instruction)
 
 
 def _normalised(  # noqa: PLR0913, PLR0917  HLO's operands
-    x: Array, mean: Array, variance: Array, scale: Array, offset: Array, one: Instruction
+    x: Array, mean: Array, variance: Array, scale: Array, offset: Array, instruction: Instruction
 ) -> Array:
-    dim, epsilon = one.numbers("feature_index")[0], float(one.attributes["epsilon"])
+    dim, epsilon = instruction.numbers("feature_index")[0], float(instruction.attributes["epsilon"])
     shape = [1] * x.ndim
     shape[dim] = -1
     deviation = np.sqrt(variance.reshape(shape) + epsilon)
@@ -295,20 +317,22 @@ def _normalised(  # noqa: PLR0913, PLR0917  HLO's operands
     return np.asarray(made)
 
 
-def _custom_call(machine: Machine, one: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
-    target = one.attributes.get("custom_call_target", "").strip('"')
+def _custom_call(
+    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
+) -> Value:
+    target = instruction.attributes.get("custom_call_target", "").strip('"')
     if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
         msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
         raise UnsupportedError(msg)
     if target == "Eigh":
         values, vectors = np.linalg.eigh(given[0].astype(np.float64))
         return tuple(
-            machine.held(x, part) for x, part in zip((vectors, values), one.shape.parts, strict=True)
+            machine.held(x, part) for x, part in zip((vectors, values), instruction.shape.parts, strict=True)
         )
     if target in ("Sharding", "annotate_device_placement", "xla.sdy.FuncResultSharding"):
         return cast("Value", given[0])
     if target == "AllocateBuffer":
-        return np.zeros(one.shape.dims, dtype_of(one.shape.type, wide=machine.wide))
+        return np.zeros(instruction.shape.dims, dtype_of(instruction.shape.type, wide=machine.wide))
     msg = f"the instruction custom-call of {target} is not evaluated"
     raise UnsupportedError(msg)
 

@@ -12,14 +12,14 @@ from difftest.passes.hlo import Instruction, Shape, UnreadableError, split
 Array: TypeAlias = NDArray[Any]
 
 
-def broadcast(x: Array, one: Instruction) -> Array:
+def broadcast(x: Array, instruction: Instruction) -> Array:
     """`x` with its dims at the places that `dimensions` names."""
-    places = one.numbers("dimensions")
-    dims = [1] * len(one.shape.dims)
+    places = instruction.numbers("dimensions")
+    dims = [1] * len(instruction.shape.dims)
     order = sorted(range(len(places)), key=lambda at: places[at])
     for place, size in zip(places, x.shape, strict=True):
         dims[place] = size
-    return np.broadcast_to(x.transpose(order).reshape(dims), one.shape.dims)
+    return np.broadcast_to(x.transpose(order).reshape(dims), instruction.shape.dims)
 
 
 def bitcast(x: Array, given: Shape, made: Shape) -> Array:
@@ -29,9 +29,9 @@ def bitcast(x: Array, given: Shape, made: Shape) -> Array:
     return memory.reshape([made.dims[dim] for dim in order]).transpose(np.argsort(order) if order else [])
 
 
-def sliced(x: Array, one: Instruction) -> Array:
+def sliced(x: Array, instruction: Instruction) -> Array:
     """The elements that `slice={[start:limit:stride], ...}` names."""
-    parts = re.findall(r"\[(\d+):(\d+)(?::(\d+))?\]", one.attributes.get("slice", ""))
+    parts = re.findall(r"\[(\d+):(\d+)(?::(\d+))?\]", instruction.attributes.get("slice", ""))
     return x[tuple(slice(int(start), int(end), int(step or 1)) for start, end, step in parts)]
 
 
@@ -43,9 +43,9 @@ def _starts(x: Array, sizes: Sequence[int], starts: Sequence[Array]) -> tuple[sl
     return tuple(slice(place, place + size) for place, size in zip(places, sizes, strict=True))
 
 
-def dynamic_slice(x: Array, starts: Sequence[Array], one: Instruction) -> Array:
+def dynamic_slice(x: Array, starts: Sequence[Array], instruction: Instruction) -> Array:
     """A block of `x`."""
-    return x[_starts(x, one.numbers("dynamic_slice_sizes"), starts)]
+    return x[_starts(x, instruction.numbers("dynamic_slice_sizes"), starts)]
 
 
 def dynamic_update_slice(x: Array, update: Array, starts: Sequence[Array]) -> Array:
@@ -55,9 +55,9 @@ def dynamic_update_slice(x: Array, update: Array, starts: Sequence[Array]) -> Ar
     return made
 
 
-def pad(x: Array, value: Array, one: Instruction) -> Array:
+def pad(x: Array, value: Array, instruction: Instruction) -> Array:
     """`x` with elements before, after and between its own; a negative number takes some away."""
-    for dim, text in enumerate(part for part in one.attributes["padding"].split("x") if part):
+    for dim, text in enumerate(part for part in instruction.attributes["padding"].split("x") if part):
         low, high, *inner = (int(number) for number in text.split("_"))
         x = padded(x, dim, low, high, inner[0] if inner else 0, value)
     return x
@@ -77,24 +77,27 @@ def padded(x: Array, dim: int, low: int, high: int, inner: int, value: Array | f
     return made[(slice(None),) * dim + (slice(max(-low, 0), made.shape[dim] - max(-high, 0)),)]
 
 
-def iota(one: Instruction, dtype: np.dtype[Any]) -> Array:
+def iota(instruction: Instruction, dtype: np.dtype[Any]) -> Array:
     """Numbers that count along one dim."""
-    dim = one.numbers("iota_dimension")[0]
-    shape = [1] * len(one.shape.dims)
-    shape[dim] = one.shape.dims[dim]
-    return np.broadcast_to(np.arange(shape[dim]).astype(dtype).reshape(shape), one.shape.dims)
+    dim = instruction.numbers("iota_dimension")[0]
+    shape = [1] * len(instruction.shape.dims)
+    shape[dim] = instruction.shape.dims[dim]
+    return np.broadcast_to(np.arange(shape[dim]).astype(dtype).reshape(shape), instruction.shape.dims)
 
 
 def _with_index_dim(indices: Array, dim: int) -> Array:
     return indices[..., None] if dim == indices.ndim else np.moveaxis(indices, dim, -1)
 
 
-def gather(x: Array, indices: Array, one: Instruction) -> Array:
+def gather(x: Array, indices: Array, instruction: Instruction) -> Array:
     """Blocks of `x` whose starts are in `indices`."""
-    offset_dims, collapsed = one.numbers("offset_dims"), one.numbers("collapsed_slice_dims")
-    batching, of_indices = one.numbers("operand_batching_dims"), one.numbers("start_indices_batching_dims")
-    index_map, sizes = one.numbers("start_index_map"), one.numbers("slice_sizes")
-    vector_dim = one.numbers("index_vector_dim")[0]
+    offset_dims, collapsed = instruction.numbers("offset_dims"), instruction.numbers("collapsed_slice_dims")
+    batching, of_indices = (
+        instruction.numbers("operand_batching_dims"),
+        instruction.numbers("start_indices_batching_dims"),
+    )
+    index_map, sizes = instruction.numbers("start_index_map"), instruction.numbers("slice_sizes")
+    vector_dim = instruction.numbers("index_vector_dim")[0]
     starts = _with_index_dim(indices, vector_dim)
     batch = starts.shape[:-1]
     kept = [size for dim, size in enumerate(sizes) if dim not in collapsed and dim not in batching]
@@ -118,12 +121,17 @@ def _batch_places(of_indices: Sequence[int], vector_dim: int) -> list[int]:
     return [dim - (dim > vector_dim) for dim in of_indices]
 
 
-def scatter_places(x: Array, indices: Array, updates: Array, one: Instruction) -> list[tuple[Any, Any]]:
+def scatter_places(
+    x: Array, indices: Array, updates: Array, instruction: Instruction
+) -> list[tuple[Any, Any]]:
     """Pairs of a block of `x` and the block of `updates` that goes there, as indices; none outside of `x`."""
-    window, inserted = one.numbers("update_window_dims"), one.numbers("inserted_window_dims")
-    batching, of_indices = one.numbers("input_batching_dims"), one.numbers("scatter_indices_batching_dims")
-    to_operand = one.numbers("scatter_dims_to_operand_dims")
-    vector_dim = one.numbers("index_vector_dim")[0]
+    window, inserted = instruction.numbers("update_window_dims"), instruction.numbers("inserted_window_dims")
+    batching, of_indices = (
+        instruction.numbers("input_batching_dims"),
+        instruction.numbers("scatter_indices_batching_dims"),
+    )
+    to_operand = instruction.numbers("scatter_dims_to_operand_dims")
+    vector_dim = instruction.numbers("index_vector_dim")[0]
     starts = _with_index_dim(indices, vector_dim)
     others = [dim for dim in range(updates.ndim) if dim not in window]
     kept = [dim for dim in range(x.ndim) if dim not in inserted and dim not in batching]

@@ -113,10 +113,10 @@ def _on(values: Mapping[str, Sequence[Any]], device: int) -> dict[str, Any]:
     return {name: each[device] for name, each in values.items()}
 
 
-def _parameter(one: Instruction, number: int) -> Instruction:
-    kept = {key: value for key, value in one.attributes.items() if key == "sharding"}
-    return Instruction(one.name, one.shape, "parameter", (), kept, str(number))
+def _parameter(instruction: Instruction, number: int) -> Instruction:
+    kept = {key: value for key, value in instruction.attributes.items() if key == "sharding"}
+    return Instruction(instruction.name, instruction.shape, "parameter", (), kept, str(number))
 
 
-def _is_array(one: Instruction) -> bool:
-    return one.shape.type not in ("tuple", "token")
+def _is_array(instruction: Instruction) -> bool:
+    return instruction.shape.type not in ("tuple", "token")

@@ -47,13 +47,15 @@ class Evaluator(Protocol):
 Together: TypeAlias = Callable[[Evaluator, Instruction, Sequence[Each]], Each]
 
 
-def _called(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    return machine.run(machine.module.computations[one.called()[0]], given)
+def _called(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    return machine.run(machine.module.computations[instruction.called()[0]], given)
 
 
-def _while(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+def _while(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
     """A loop; a device whose condition is false keeps what it holds while others go on."""
-    condition, body = (machine.module.computations[one.attributes[key]] for key in ("condition", "body"))
+    condition, body = (
+        machine.module.computations[instruction.attributes[key]] for key in ("condition", "body")
+    )
     state = list(given[0])
     while True:
         goes_on = [bool(flag) for flag in machine.run(condition, [state])]
@@ -67,10 +69,10 @@ def _while(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
         state = [new if flag else old for new, old, flag in zip(after, state, goes_on, strict=True)]
 
 
-def _conditional(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    names = one.called()
+def _conditional(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    names = instruction.called()
     indices = [int(index) for index in given[0]]
-    if "true_computation" in one.attributes:
+    if "true_computation" in instruction.attributes:
         indices = [1 - index for index in indices]
     indices = [index if 0 <= index < len(names) else len(names) - 1 for index in indices]
     made = {
@@ -80,11 +82,11 @@ def _conditional(machine: Evaluator, one: Instruction, given: Sequence[Each]) ->
     return [made[index][device] for device, index in enumerate(indices)]
 
 
-def _partition_id(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+def _partition_id(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
     return [np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)]
 
 
-def _replica_id(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+def _replica_id(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
     return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
 
 
@@ -92,87 +94,94 @@ _OF_PARTITIONS = ("all-to-all", "collective-broadcast")
 """Collectives whose groups are of partitions where they have a channel."""
 
 
-def _groups(machine: Evaluator, one: Instruction) -> list[list[int]]:
+def _groups(machine: Evaluator, instruction: Instruction) -> list[list[int]]:
     """The devices that take part in a collective together, by group."""
     partitions, replicas = machine.module.partitions, machine.module.replicas
-    text = one.attributes.get("replica_groups", "{}")
-    if one.attributes.get("use_global_device_ids") == "true":
+    text = instruction.attributes.get("replica_groups", "{}")
+    if instruction.attributes.get("use_global_device_ids") == "true":
         return movement.groups(text, machine.devices)
-    if "channel_id" in one.attributes and one.opcode in _OF_PARTITIONS:
+    if "channel_id" in instruction.attributes and instruction.opcode in _OF_PARTITIONS:
         return [
             [r * partitions + p for p in group]
             for r in range(replicas)
             for group in movement.groups(text, partitions)
         ]
     listed = movement.groups(text, replicas)
-    if "channel_id" in one.attributes:  # the replicas of a group, with all of their partitions
+    if "channel_id" in instruction.attributes:  # the replicas of a group, with all of their partitions
         return [[r * partitions + p for r in group for p in range(partitions)] for group in listed]
     return [[r * partitions + p for r in group] for p in range(partitions) for group in listed]
 
 
 def _collective(
-    machine: Evaluator, one: Instruction, given: Sequence[Each], work: Callable[[list[Array]], list[Array]]
+    machine: Evaluator,
+    instruction: Instruction,
+    given: Sequence[Each],
+    work: Callable[[list[Array]], list[Array]],
 ) -> Each:
     """What `work` makes of each operand of a group's members, member by member."""
     made: list[list[Any]] = [[None] * machine.devices for _ in given]
-    for group in _groups(machine, one):
+    for group in _groups(machine, instruction):
         for which, each in enumerate(given):
             for device, value in zip(group, work([each[device] for device in group]), strict=True):
                 made[which][device] = value
-    shapes = one.shape.parts or (one.shape,)
+    shapes = instruction.shape.parts or (instruction.shape,)
     held = [[machine.held(v, shape) for v in values] for values, shape in zip(made, shapes, strict=True)]
-    return held[0] if one.shape.type != "tuple" else [tuple(values) for values in zip(*held, strict=True)]
+    return (
+        held[0]
+        if instruction.shape.type != "tuple"
+        else [tuple(values) for values in zip(*held, strict=True)]
+    )
 
 
-def _total(machine: Evaluator, one: Instruction, parts: list[Array]) -> Array:
-    name = one.attributes["to_apply"]
+def _total(machine: Evaluator, instruction: Instruction, parts: list[Array]) -> Array:
+    name = instruction.attributes["to_apply"]
     return functools.reduce(lambda x, y: np.asarray(machine.scalars(name, [x, y])), parts)
 
 
-def _all_reduce(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
+def _all_reduce(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
     def work(parts: list[Array]) -> list[Array]:
-        return [_total(machine, one, parts)] * len(parts)
+        return [_total(machine, instruction, parts)] * len(parts)
 
-    return _collective(machine, one, given, work)
+    return _collective(machine, instruction, given, work)
 
 
-def _reduce_scatter(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    dim = one.numbers("dimensions")[0]
+def _reduce_scatter(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    dim = instruction.numbers("dimensions")[0]
 
     def work(parts: list[Array]) -> list[Array]:
-        return list(np.split(_total(machine, one, parts), len(parts), dim))
+        return list(np.split(_total(machine, instruction, parts), len(parts), dim))
 
-    return _collective(machine, one, given, work)
+    return _collective(machine, instruction, given, work)
 
 
-def _all_gather(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    dim = one.numbers("dimensions")[0]
+def _all_gather(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    dim = instruction.numbers("dimensions")[0]
 
     def work(parts: list[Array]) -> list[Array]:
         return [np.concatenate(parts, dim)] * len(parts)
 
-    return _collective(machine, one, given, work)
+    return _collective(machine, instruction, given, work)
 
 
-def _all_to_all(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    dims = one.numbers("dimensions")
+def _all_to_all(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    dims = instruction.numbers("dimensions")
     if dims:
 
         def work(parts: list[Array]) -> list[Array]:
             pieces = [np.split(part, len(parts), dims[0]) for part in parts]
             return [np.concatenate([piece[at] for piece in pieces], dims[0]) for at in range(len(parts))]
 
-        return _collective(machine, one, given, work)
+        return _collective(machine, instruction, given, work)
     made: list[Any] = [None] * machine.devices
-    for group in _groups(machine, one):
+    for group in _groups(machine, instruction):
         for at, device in enumerate(group):
             made[device] = tuple(given[at][other] for other in group)
     return made
 
 
-def _collective_permute(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    pairs = one.numbers("source_target_pairs")
-    across = "channel_id" in one.attributes
+def _collective_permute(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    pairs = instruction.numbers("source_target_pairs")
+    across = "channel_id" in instruction.attributes
     made = [np.zeros_like(value) for value in given[0]]
     for source, target in zip(pairs[::2], pairs[1::2], strict=True):
         for other in range(1 if across else machine.module.partitions):
@@ -181,8 +190,8 @@ def _collective_permute(machine: Evaluator, one: Instruction, given: Sequence[Ea
     return list(made)
 
 
-def _collective_broadcast(machine: Evaluator, one: Instruction, given: Sequence[Each]) -> Each:
-    return _collective(machine, one, given, lambda parts: [parts[0]] * len(parts))
+def _collective_broadcast(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+    return _collective(machine, instruction, given, lambda parts: [parts[0]] * len(parts))
 
 
 TOGETHER: Mapping[str, Together] = {

@@ -14,10 +14,10 @@ from difftest.passes.movement import padded
 Array: TypeAlias = NDArray[Any]
 
 
-def dot(x: Array, y: Array, one: Instruction) -> Array:
+def dot(x: Array, y: Array, instruction: Instruction) -> Array:
     """A product over the contracted dims; batch dims come first, then those of `x`, then those of `y`."""
-    batches = one.numbers("lhs_batch_dims"), one.numbers("rhs_batch_dims")
-    contracted = one.numbers("lhs_contracting_dims"), one.numbers("rhs_contracting_dims")
+    batches = instruction.numbers("lhs_batch_dims"), instruction.numbers("rhs_batch_dims")
+    contracted = instruction.numbers("lhs_contracting_dims"), instruction.numbers("rhs_contracting_dims")
     of_y, fresh = dict[int, int](), x.ndim
     for mine, other in zip((*batches[0], *contracted[0]), (*batches[1], *contracted[1]), strict=True):
         of_y[other] = mine
@@ -53,9 +53,9 @@ class Window:
         return views[(*at, *(slice(None),) * (views.ndim - len(at) - len(inside)), *inside)]
 
 
-def window_of(one: Instruction) -> Window:
+def window_of(instruction: Instruction) -> Window:
     """The window of an attribute such as `window={size=3 stride=2 pad=1_1}`."""
-    fields = dict(re.findall(r"(\w+)=([\dx_\-]+)", one.attributes.get("window", "")))
+    fields = dict(re.findall(r"(\w+)=([\dx_\-]+)", instruction.attributes.get("window", "")))
     size = _dims(fields.get("size", ""))
     ones = "x".join("1" * len(size))
     pads = [part.split("_") for part in fields.get("pad", "x".join(["0_0"] * len(size))).split("x") if part]
@@ -73,17 +73,17 @@ def _dims(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x") if part)
 
 
-def convolution(x: Array, kernel: Array, one: Instruction) -> Array:
+def convolution(x: Array, kernel: Array, instruction: Instruction) -> Array:
     """A convolution, of groups of features or of the batch."""
-    given, of_kernel, made = re.split(r"_|->", one.attributes["dim_labels"])
+    given, of_kernel, made = re.split(r"_|->", instruction.attributes["dim_labels"])
     digits = sorted(label for label in given if label.isdigit())
     x = x.transpose([given.index(label) for label in ("b", "f", *digits)])
     kernel = kernel.transpose([of_kernel.index(label) for label in ("o", "i", *digits)])
-    window = window_of(one)
+    window = window_of(instruction)
     flips = tuple(slice(None, None, -1 if flag else None) for flag in window.reversed)
     kernel = kernel[(slice(None), slice(None), *flips)]
-    features = int(one.attributes.get("feature_group_count", "1"))
-    batches = int(one.attributes.get("batch_group_count", "1"))
+    features = int(instruction.attributes.get("feature_group_count", "1"))
+    batches = int(instruction.attributes.get("batch_group_count", "1"))
     xs = np.split(x, features, 1) if features > 1 else np.split(x, batches, 0)
     kernels = np.split(kernel, max(features, batches), 0)
     places, axes = (list(range(first, first + len(digits))) for first in (3, 3 + len(digits)))
@@ -99,9 +99,9 @@ Fold: TypeAlias = Callable[[list[Array], list[Array], tuple[int, ...]], list[Arr
 """Reduces arrays over dims, starting with the initial values."""
 
 
-def reduce_window(xs: list[Array], initial: list[Array], one: Instruction, fold: Fold) -> list[Array]:
+def reduce_window(xs: list[Array], initial: list[Array], instruction: Instruction, fold: Fold) -> list[Array]:
     """The reduction of every window."""
-    window = window_of(one)
+    window = window_of(instruction)
     views = [window.views(x, value) for x, value in zip(xs, initial, strict=True)]
     rank = len(window.size)
     return fold(views, initial, tuple(range(rank, 2 * rank)))
@@ -111,12 +111,12 @@ def select_and_scatter(  # noqa: PLR0913, PLR0917  HLO's operands
     x: Array,
     source: Array,
     initial: Array,
-    one: Instruction,
+    instruction: Instruction,
     selects: Callable[[Array, Array], bool],
     adds: Callable[[Array, Array], Array],
 ) -> Array:
     """`source` added to the element of each window of `x` that is selected."""
-    window = window_of(one)
+    window = window_of(instruction)
     made = np.full(x.shape, initial, source.dtype)
     for at in np.ndindex(*source.shape):
         best: tuple[int, ...] | None = None

@@ -8,6 +8,7 @@ and a table of them is made without a Python object for each value.
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
@@ -65,6 +66,7 @@ def _column(kind: Any, values: Sequence[Any]) -> Column:  # noqa: ANN401  a type
     return Texts(codes, tuple(numbers))
 
 
+@cache  # it takes longer than the arrays of a run
 def _is_whole(kind: Any) -> bool:  # noqa: ANN401  a type annotation
     return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.IntType)
 

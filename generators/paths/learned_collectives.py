@@ -57,7 +57,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """
     exact = case.data.regime == "exact"
     layers = [
-        draw(_varied(layer=layer)) if isinstance(layer, Collective) and not exact else layer
+        draw(_varied(layer=layer, exact=exact)) if isinstance(layer, Collective) else layer
         for layer in case.model.layers
     ]
     case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=tuple(layers)))
@@ -68,10 +68,11 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
 
 
 @st.composite
-def _varied(draw: st.DrawFn, *, layer: Collective) -> Collective:
-    """Half of what gathers or sums up by `nn`: one rank gathers, or a mean is in place of the sum."""
-    if layer.learned != "nn" or not draw(st.booleans()):
+def _varied(draw: st.DrawFn, *, layer: Collective, exact: bool) -> Collective:
+    """Half of what gathers or sums up: one rank gathers, by `nn`, or a mean is there, which rounds."""
+    if not draw(st.booleans()):
         return layer
-    if layer.operation in {"reduce", "all_reduce"} and layer.reduction == "sum":
-        return msgspec.structs.replace(layer, reduction="avg")
-    return msgspec.structs.replace(layer, operation="gather") if layer.operation == "all_gather" else layer
+    if layer.operation == "all_gather":
+        return msgspec.structs.replace(layer, operation="gather", learned="nn")
+    adds = layer.operation in {"reduce", "all_reduce"} and layer.reduction == "sum"
+    return msgspec.structs.replace(layer, reduction="avg") if adds and not exact else layer

@@ -12,7 +12,7 @@ from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
-from difftest.cases.layout import Layout, Mesh, Replicate, Shard
+from difftest.cases.layout import MOST_AXES, Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Replication, Start
 from difftest.cases.pipelining import AXIS, FOLDED, SINGLE, Handed, Pipeline, Schedule
@@ -41,6 +41,7 @@ AXES = (
     (1, (AXIS, "tp")),
     (1, (AXIS, "dp_shard", "tp")),
 )
+REPLICATED, SHARDED = "dp_replicate", "dp_shard"
 MOST_LAYERS = 10
 MOST_ROUNDS = 3
 FEW = 10
@@ -170,8 +171,28 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if plain and draw(sometimes(one_in=4)):
         feature = training_features.drawn(draw, "own_function", case)
         case = msgspec.structs.replace(case, features=(feature,))
-    again = not exact and draw(sometimes(one_in=2))
-    return msgspec.structs.replace(case, model=draw(shapes.repeated(model=case.model))) if again else case
+    if not exact and draw(sometimes(one_in=2)):
+        case = msgspec.structs.replace(case, model=draw(shapes.repeated(model=case.model)))
+    return _hybrid(case) if draw(sometimes(one_in=3)) else case
+
+
+def _hybrid(case: Case) -> Case:
+    """As many ranks, of which two replicate where shards are over an even number; otherwise the same."""
+    mesh = case.layout.mesh
+    sizes = dict(mesh.axes)
+    if sizes.get(SHARDED, 1) % 2 or len(sizes) == MOST_AXES:
+        return case
+    at = mesh.names.index(SHARDED)
+    halves = ((REPLICATED, 2), (SHARDED, sizes[SHARDED] // 2))
+    layout = Layout(
+        mesh=Mesh((*mesh.axes[:at], *halves, *mesh.axes[at + 1 :])),
+        batch=(*case.layout.batch[:at], case.layout.batch[at], *case.layout.batch[at:]),
+        parameters={
+            name: (*placements[:at], Replicate(), *placements[at:])
+            for name, placements in case.layout.parameters.items()
+        },
+    )
+    return msgspec.structs.replace(case, layout=layout)
 
 
 @st.composite

@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has
+from difftest.cases.features.optimizer import FACTORED
 from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
@@ -123,7 +124,19 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     case = draw(_composed(case=case)) if SHARDED in case.layout.mesh.names else case
     again = draw(sometimes(one_in=4))
     model = draw(shapes.repeated(model=case.model)) if again else case.model
-    return msgspec.structs.replace(case, model=model)
+    case = msgspec.structs.replace(case, model=model)
+    return draw(_factored(case=case)) if draw(sometimes(one_in=5)) else case
+
+
+@st.composite
+def _factored(draw: st.DrawFn, *, case: Case) -> Case:
+    """Trained by Adafactor, where there is room for the feature and numbers are far above its least."""
+    fits = training_features.fits("optimizer", case) and case.data.regime == "normal"
+    if not fits or has(case, "optimizer") or len(case.training_features) == MOST_FEATURES:
+        return case
+    drawn = training_features.drawn(draw, "optimizer", case)
+    factored = Feature(name="optimizer", options={**drawn.options, "kind": FACTORED})
+    return msgspec.structs.replace(case, features=(*case.training_features, factored))
 
 
 @st.composite

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, BinaryIO
 
 from difftest.findings.standing import Standing
-from reports import covered, tables
+from reports import covered
 from reports.page import compared, head, history, spoken
 from reports.page.arbiter import arbitrated
 from reports.page.curves import longest
@@ -36,7 +36,6 @@ def render(report: Report, file: BinaryIO) -> None:
         ]
         for standing, causes in report.groups.items()
     }
-    coverage = tuple(covered.sections(report.frame, report.entries))
     script = (files("reports") / "templates" / "report.js").read_text()
     page = template(FILENAME).render(
         report=report,
@@ -62,8 +61,8 @@ def render(report: Report, file: BinaryIO) -> None:
         compared=compared,
         compared_rows=compared.rows(report),
         blind=compared.blind(report),
-        coverage=[spoken.section(report, section) for section in covered.at_a_glance(coverage)],
-        sections=[spoken.section(report, section) for section in (*tables.sections(report.frame), *coverage)],
+        coverage=[spoken.section(report, section) for section in covered.at_a_glance(report.covered)],
+        sections=[spoken.section(report, section) for section in (*report.sections, *report.covered)],
         most_printed=(MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED),
         script=script,
         digest=b64encode(sha256(script.encode()).digest()).decode(),

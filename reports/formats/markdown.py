@@ -15,7 +15,7 @@ from difftest.findings import standing
 from difftest.findings.causes import Cause
 from difftest.ground.printable import printable
 from difftest.records.finding import Finding
-from reports import cells, covered, tables
+from reports import cells, tables
 from reports.page import spoken
 from reports.report import Report
 
@@ -33,6 +33,9 @@ _SHARES = {
     "ratios": 0.1,
     "details": 0.15,
 }
+_TABLES = {tables.LACKING: "lacks", tables.AGREEMENT: "agreement", tables.GREATEST_ERROR: "ratios"}
+"""The titles of the tables of verdicts and errors that are here, with their shares."""
+
 _SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -60,16 +63,16 @@ def render(report: Report, file: BinaryIO) -> None:
         _fitting("head", head),
         *_block(tables.COMPARED, "comparisons", lines(tables.completeness(report.comparisons))),
         *_block("Findings", "findings", _lines(_findings(report, causes))),
-        *_block(tables.LACKING, "lacks", lines(tables.support(report.frame.lacks))),
-        *_block("Agreement by path and backend", "agreement", lines(tables.agreement(report.frame))),
-        *_block(
-            tables.GREATEST_ERROR,
-            "ratios",
-            lines(tables.greatest_ratios(report.frame)),
+        *(
+            block
+            for title, share in _TABLES.items()
+            for section in report.sections
+            if section.title == title
+            for block in _block(title, share, lines(section.table))
         ),
         *(
             block
-            for section in covered.sections(report.frame, report.entries)
+            for section in report.covered
             for block in _block(section.title, "coverage", lines(section.table))
         ),
         *_block("Details", "details", [_detail(cause.finding) for cause in causes]),

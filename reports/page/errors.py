@@ -34,6 +34,10 @@ MOST_MARKS = 400
 """How many marks have a tooltip and a link of their own; the others are drawn alone."""
 
 
+SHOWN = ["run", "case", "backend", "path", "mesh", "dtype", "status", "fingerprint"]
+"""The columns of runs that strips are made of."""
+
+
 class Mark(NamedTuple):
     """Runs beyond the threshold that are of one finding and at one place.
 
@@ -65,7 +69,7 @@ def of_runs(report: Report) -> dict[str, Any]:
     chosen = own & (report.frame.runs["purpose"] == "campaign")
     greatest = tables.greatest_of_runs(report.frame, ["run"], chosen.to_numpy()).set_index("run")["ratio"]
     explained = {f.fingerprint for f in report.findings if standing(f) is not Standing.UNKNOWN}
-    runs = report.frame.runs[chosen]
+    runs = report.frame.runs.loc[chosen, SHOWN]
     kinds = [
         "doubtful" if pd.isna(f) else "known" if f in explained else "unknown" for f in runs["fingerprint"]
     ]
@@ -130,8 +134,10 @@ def _marks(beyond: pd.DataFrame, scale: _RatioScale, most: int) -> tuple[Mark, .
     """
     links = beyond["fingerprint"].astype("object").fillna("")
     runs = beyond.assign(across=beyond["ratio"].map(scale.across), link=links)
-    together = runs.groupby(["kind", "across", "link"], sort=False)
-    marks = [_mark(next(each.itertuples()), len(each)) for _, each in together]
+    together: dict[tuple[str, int, str], list[Any]] = {}
+    for row in runs.itertuples():
+        together.setdefault((row.kind, row.across, row.link), []).append(row)
+    marks = [_mark(rows[0], len(rows)) for rows in together.values()]
     marks.sort(key=lambda mark: -KINDS.index(mark.kind))
     alone = dict.fromkeys(Mark(mark.kind, mark.across) for mark in marks[most:])
     return (*reversed(alone), *reversed(marks[:most]))

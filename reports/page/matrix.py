@@ -55,7 +55,7 @@ def _map(
     A row has the comparisons whose value in a `column` `row_of` maps to its name. `comparisons` say how those
     values' comparisons ended, also those without a run.
     """
-    compared = report.frame.compared
+    compared = report.frame.compared[[column, "backend", "verdict", "fingerprint"]]
     names = {value: row_of(str(value)) for value in compared[column].dropna().unique()}
     compared = compared.assign(row=compared[column].astype("object").map(names))
     table = tables.counted(compared, ["row", "backend"])
@@ -70,9 +70,11 @@ def _map(
     unknown = Counter(zip(own["row"], own["backend"].astype("str"), strict=True))
     links = dict[tuple[str, str], str]()
     on_page = {finding.fingerprint for finding in report.findings}
-    for row in (*own.itertuples(), *diverging.itertuples()):  # what needs somebody goes first
-        if str(row.fingerprint) in on_page:
-            links.setdefault((str(row.row), str(row.backend)), str(row.fingerprint))
+    for each in (own, diverging):  # what needs somebody goes first
+        texts = (each[name].astype("object").tolist() for name in ("row", "backend", "fingerprint"))
+        for row, backend, fingerprint in zip(*texts, strict=True):
+            if fingerprint in on_page:
+                links.setdefault((row, backend), fingerprint)
     places = {*counts, *ended}
     backends = sorted({backend for _, backend in places})
 

@@ -33,6 +33,6 @@ def explanation(flip: Flip) -> str:
     return f"{shown(flip.before)}. {shown(flip.after)}."
 
 
-def shown(one: Tried) -> str:
+def shown(tried: Tried) -> str:
     """What a release showed, such as `2.9.0: the fault is there`."""
-    return f"{one.release}: {one.words}"
+    return f"{tried.release}: {tried.words}"

@@ -192,7 +192,7 @@ ABOUT_ONE_KIND = {
         for file in (
             "difftest/reduce/simplifications/programs.py",
             "workers/faults/operator_semantics.py",
-            "workers/references/operators.py",
+            "workers/references/operators/__init__.py",
             "workers/training/program_hooks.py",
         )
     },

@@ -11,7 +11,7 @@ from difftest import cli
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.options import Replication, Spelling
-from difftest.cases.resets import PLAIN_STEPS, STRIDES, plain, resets
+from difftest.cases.resets import PLAIN_STEPS, REPEATED, STRIDES, plain, resets
 from difftest.cases.twins import no_twin
 from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError
@@ -126,7 +126,8 @@ def test_every_case_has_a_plain_form_on_the_same_ranks(path: str) -> None:
         case = case_at(9, index, paths=(path,), max_world_size=4)
         form = plain(case)
         assert Case.from_json(form.to_json()) == form
-        model = dict(resets(case)).get(STRIDES, case).model
+        reset = dict(resets(case))
+        model = (reset.get(STRIDES) or reset.get(REPEATED) or case).model
         assert (list(resets(form)), form.layout, form.model) == ([], case.layout, model)
 
 

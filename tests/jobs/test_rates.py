@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import operator
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 from installed_packages import needs
-from samples import a_case, candidate, oracle, with_pieces, wrong_at
+from machines import Machine, always, backend
+from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.cases.layout import Replicate
 from difftest.ground import plugins
 from difftest.jobs.proof.correct_runs import CorrectRun, check_correct_run, null_summary, same_bits
-from difftest.jobs.proof.planted_campaigns import chosen_defects
+from difftest.jobs.proof.planted_campaigns import FURTHER_CASES, Planting, chosen_defects
 from difftest.jobs.proof.planted_summary import Planted, planted_summary
 from difftest.jobs.proof.rates import passed
+from difftest.jobs.proof.selftest_cases import SORTED, DrawnCases
 from difftest.jobs.proof.sweep import detection_curve, sweep
 from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
@@ -254,6 +258,35 @@ def test_a_defect_that_needs_more_gpus_is_planted_only_by_name(
     assert [(fault.name, backend) for fault, backend in chosen_defects(names)] == [
         (name, backend) for name in chosen for backend in ("b", "c")
     ]
+
+
+@pytest.mark.parametrize(("twins_of", "cases"), [("", 1 + FURTHER_CASES), ("features", 1)])
+def test_a_fault_of_torch_itself_is_searched_for_in_no_further_case(twins_of: str, cases: int) -> None:
+    fault = dataclasses.replace(a_fault("a"), backends=("ddp",), twins_of=twins_of)
+    ddp = backend("torch")
+    ddp.PROFILE = SimpleNamespace(stands_for_side=False)
+    searched = Planting(
+        backends={"ddp": ddp},
+        cases=lambda _: (tensor_parallel_case(seed=seed) for seed in range(8)),
+        most=8,
+        execute=Machine(ddp=always).execute,
+        correct=Machine().execute,
+    ).find((fault, "ddp"))
+    assert searched.detected
+    assert len(searched.hits) == cases
+
+
+def test_the_least_of_the_first_cases_comes_first_where_a_fault_is_of_torch_itself() -> None:
+    fault = dataclasses.replace(a_fault("a"), paths=("features",))
+    cases = DrawnCases(seed=0, paths=(), max_world_size=2)
+    plain = list(cases.showing(8, fault))
+    least = list(cases.showing(8, dataclasses.replace(fault, twins_of="features")))
+    assert sorted(case.id for case in plain) == sorted(case.id for case in least)
+    passes = [case.training.steps * case.training.accumulation for case in least[:SORTED]]
+    layers = [sum(layer.complexity for _, layer in walk(case.model.layers)) for case in least[:SORTED]]
+    work = list(map(operator.mul, passes, layers))
+    assert work == sorted(work)
+    assert plain[SORTED:] == least[SORTED:]
 
 
 def test_a_planted_fault_has_the_unique_name_of_its_function(

@@ -78,11 +78,11 @@ def filled(value: float) -> Answer:
 def emptied(*, shape: bool, of: str = "") -> Answer:
     """Every tensor, or the one of this name, is without elements; `shape`: it says so itself."""
 
-    def change(name: str, one: Sharded) -> Sharded:
+    def change(name: str, sharded: Sharded) -> Sharded:
         if of not in {"", name}:
-            return one
-        pieces = {rank: piece.reshape(-1)[:0] for rank, piece in one.pieces.items()}
-        return dataclasses.replace(one, pieces=pieces, shape=(0,) if shape else one.shape)
+            return sharded
+        pieces = {rank: piece.reshape(-1)[:0] for rank, piece in sharded.pieces.items()}
+        return dataclasses.replace(sharded, pieces=pieces, shape=(0,) if shape else sharded.shape)
 
     def answer(case: Case, name: str) -> Outcome:
         trace = with_tensors(_trace(case, name), change)

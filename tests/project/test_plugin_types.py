@@ -63,6 +63,7 @@ BROKEN = {
     "feature": ("difftest.cases.features", "schedule", r"-> Choices \| None", "-> int"),
     "definition": ("workers.references.layers", "activation", r"def computed\(", "def compute("),
     "defined": ("workers.references.blocks", "swiglu", r"def computed\(", "def compute("),
+    "formulas": ("workers.references.operators", "special", r"Mapping\[str, Formula\]", "Mapping[str, int]"),
     "optimizer": ("workers.references.optimizers", "sgd", r"def updated\(", "def update("),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "source": ("workers.own.named", "timm", r"def candidates\(", "def recipes("),

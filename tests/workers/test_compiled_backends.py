@@ -2,7 +2,7 @@
 
 import pytest
 from real_runs import agrees, oracle_trace
-from sharded_cases import a_sharded_case
+from sharded_cases import S0, a_sharded_case
 
 from difftest.cases.case import Training
 from difftest.cases.layout import Mesh
@@ -16,10 +16,13 @@ from workers.isolate import sandbox
 COMPILE_SECONDS = 400.0
 """For a C++ compiler that has nothing of an earlier run, on a busy machine."""
 
-CASE = a_sharded_case(Mesh((("dp", 2),)), training=Training(steps=5, optimizer="adamw", accumulation=2))
+STEPS = Training(steps=5, optimizer="adamw", accumulation=2)
+CASE = a_sharded_case(Mesh((("dp", 2),)), training=STEPS)
+SHARDED = a_sharded_case(Mesh((("dp_shard", 2),)), (S0,), {"": (S0,)}, training=STEPS)
 
 BACKENDS = (
     pytest.param("torch_compile", marks=pytest.mark.nightly),
+    pytest.param("torch_compile_fsdp", marks=pytest.mark.nightly),
     pytest.param("xla_compile", marks=pytest.mark.xla),
 )
 
@@ -29,7 +32,7 @@ def test_breaks_of_two_ranks_are_merged() -> None:
     assert one.merged(other).breaks == {"item": 3, "print": 2}
 
 
-@pytest.mark.parametrize("backend", ["torch_compile", "xla_compile", "xla_dynamo"])
+@pytest.mark.parametrize("backend", ["torch_compile", "torch_compile_fsdp", "xla_compile", "xla_dynamo"])
 def test_they_run_only_if_named(backend: str) -> None:
     assert backend not in candidates()
     assert list(candidates((backend,))) == [backend]
@@ -38,12 +41,13 @@ def test_they_run_only_if_named(backend: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_compiled_agrees_with_the_oracle_and_is_compiled_once(backend: str) -> None:
-    outcome = sandbox.run(CASE, backend, deadline=COMPILE_SECONDS)
+    case = SHARDED if backend == "torch_compile_fsdp" else CASE
+    outcome = sandbox.run(case, backend, deadline=COMPILE_SECONDS)
     assert isinstance(outcome, Trace), outcome
-    comparison = compare(CASE, backend, load(backend).SIDE, oracle_trace(CASE), outcome)
+    comparison = compare(case, backend, load(backend).SIDE, oracle_trace(case), outcome)
     assert comparison.verdict == "agree", comparison.divergences[:1]
     graphs = outcome.events.graphs
-    assert len(graphs) == CASE.training.steps
+    assert len(graphs) == case.training.steps
     assert 0 < graphs[0] <= graphs[-1] == graphs[2], graphs
 
 
@@ -51,8 +55,9 @@ def test_what_is_compiled_agrees_with_the_oracle_and_is_compiled_once(backend: s
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_planted_fault_of_a_compiled_backend_is_found(backend: str) -> None:
     options = {faults.VARIABLE: "gradient_negated"}
-    outcome = sandbox.run(CASE, backend, deadline=COMPILE_SECONDS, options=options)
-    comparison = compare(CASE, backend, load(backend).SIDE, oracle_trace(CASE), outcome)
+    case = SHARDED if backend == "torch_compile_fsdp" else CASE
+    outcome = sandbox.run(case, backend, deadline=COMPILE_SECONDS, options=options)
+    comparison = compare(case, backend, load(backend).SIDE, oracle_trace(case), outcome)
     assert comparison.divergences[0].check == "gradients"
 
 

@@ -14,6 +14,7 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import ALONE
 from difftest.ground import installed
+from difftest.ground.errors import UnsupportedError
 from difftest.judge.outcome import Sharded, Tensors, Trace
 from difftest.judge.stage import Stage
 from workers.references import operators, passes, updates
@@ -53,10 +54,17 @@ def defined(case: Case, of_torch: Trace) -> Trace:
 
 
 def _program(case: Case, of_torch: Trace) -> Trace:
-    """A program's results, loss and gradients."""
+    """A program's results, loss and gradients.
+
+    `UnsupportedError` where a definition fails: that is no fault of torch.
+    """
     (step,) = (dict(step) for step in of_torch.steps)
     weights = {name: np.asarray(value) for name, value in numbers.weights(case).items()}
-    results, loss, gradients = passes.of_program(case, weights)
+    try:
+        results, loss, gradients = passes.of_program(case, weights)
+    except Exception as error:
+        msg = f"a definition does not take these tensors: {type(error).__name__}: {error}"
+        raise UnsupportedError(msg) from error
     _put(step, Stage.FORWARD, {**results, "loss": loss})
     _put(step, Stage.BACKWARD, gradients)
     environment = {**of_torch.environment, COMPUTED: f"operators by {passes.makers()}"}

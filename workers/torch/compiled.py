@@ -1,13 +1,17 @@
 """Modules under `torch.compile`, and what TorchDynamo counts: graphs, and where it broke them."""
 
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from difftest.cases.case import Case
 from difftest.judge.events import Events
 from workers.torch import process_groups
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from workers.training.session import Session
 
 PRELOAD = (*process_groups.PRELOAD, "workers.torch.compiled_preload")
 
@@ -20,6 +24,29 @@ def inner(module: "nn.Module") -> "nn.Module":
     from torch._dynamo import OptimizedModule
 
     return module._orig_mod if isinstance(module, OptimizedModule) else module  # noqa: SLF001
+
+
+def around(eager: "Session", case: Case) -> "Session":
+    """The session with the placed module under `torch.compile`.
+
+    `Module.compile` would skip a module of torch's own, such as a wrapper, without a word (torch 2.9).
+    """
+    import torch
+
+    graphs = Graphs(syncs_a_step=case.training.accumulation + 1)
+
+    def place(module: "nn.Module") -> "nn.Module":
+        placed: nn.Module = torch.compile(eager.place(module))  # type: ignore[assignment]
+        return placed
+
+    return replace(
+        eager,
+        place=place,
+        quiet=lambda module, last: eager.quiet(inner(module), last),
+        observe=lambda *_: nullcontext(),
+        sync=graphs.sync,
+        events=graphs.events,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

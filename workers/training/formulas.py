@@ -29,6 +29,26 @@ def adadelta(gradient: Tensor, state: State, rate: float) -> Tensor:
     return rate * step
 
 
+def adafactor(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """The second moment of a matrix is a product of its rows' and columns'; steps are as large as it is."""
+    step, least = state["steps"], torch.finfo(gradient.dtype).eps
+    kept, squares = 1 - step**-0.8, gradient**2
+    if gradient.dim() > 1:
+        rows, columns = squares.mean(-1, keepdim=True), squares.mean(-2, keepdim=True)
+        state["rows"] = rows = kept * state.get("rows", torch.zeros_like(rows)) + (1 - kept) * rows
+        state["columns"] = columns = (
+            kept * state.get("columns", torch.zeros_like(columns)) + (1 - kept) * columns
+        )
+        squares = rows * columns / rows.mean(-2, keepdim=True).clamp(min=least)
+    else:
+        state["squares"] = squares = (
+            kept * state.get("squares", torch.zeros_like(squares)) + (1 - kept) * squares
+        )
+    change = gradient / squares.sqrt().clamp(min=least)
+    size, change_size = (one.square().mean().sqrt() for one in (state["parameter"], change))
+    return size.clamp(min=1e-3) * min(rate, step**-0.5) * change / change_size.clamp(min=1.0)
+
+
 def adagrad(gradient: Tensor, state: State, rate: float) -> Tensor:
     """The sum of all squares."""
     (squares,) = _zero(state, gradient, "squares")
@@ -100,7 +120,7 @@ def adam(gradient: Tensor, state: State, rate: float) -> Tensor:
 
 FORMULAS: dict[str, Callable[[Tensor, State, float], Tensor]] = {
     formula.__name__: formula
-    for formula in (adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop)
+    for formula in (adadelta, adafactor, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop)
 }
 """From a gradient, what was kept of its parameter and the learning rate to what is subtracted from it."""
 

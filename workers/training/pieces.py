@@ -45,14 +45,15 @@ def values(host: "Tensor") -> Array:
     """The values of a host tensor, as `Sharded` has them.
 
     numpy has no bfloat16: those come as float32, losslessly. Booleans come as int8, whose differences numpy
-    computes, and complex numbers as floats with one more dim of size 2.
+    computes, and complex numbers as floats with one more dim of size 2. A gradient may be a tensor of zeros
+    that torch never allocated, of which `numpy()` alone gives memory of others.
     """
     import torch
 
     if host.is_complex():
         host = torch.view_as_real(host.resolve_conj())
     narrow = {torch.bfloat16: torch.float32, torch.bool: torch.int8}
-    array: Array = host.to(narrow.get(host.dtype, host.dtype)).resolve_neg().numpy()
+    array: Array = host.to(narrow.get(host.dtype, host.dtype)).resolve_neg().clone().numpy()
     return array
 
 

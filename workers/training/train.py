@@ -250,7 +250,8 @@ class _Run:
                 self.report(Stage.BACKWARD, step)
                 with self.session.observe("backward", self.module), self._wide():
                     (loss * self.session.scale).backward()
-        self.session.sync()
+        for _ in parts:  # as often as where each part is for itself
+            self.session.sync()
         return results, torch.stack([self.session.total(loss.detach()) for loss in losses]).sum()
 
     def _forward(

@@ -19,6 +19,9 @@ CLASSES = {
 }
 """The classes of `torch.optim` by kind."""
 
+FACTORED = "adafactor"
+"""One more, `Adafactor`, on the path `wrappers` alone."""
+
 EXCLUDED = (
     "amsgrad",
     "capturable",
@@ -34,7 +37,7 @@ EXCLUDED = (
 class Options(FeatureOptions, frozen=True):
     """Which one, in which form, and its learning rate."""
 
-    kind: Literal["adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"]
+    kind: Literal["adadelta", "adafactor", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"]
     form: Literal["loop", "foreach"]
     rate: Positive
 
@@ -48,4 +51,9 @@ class Options(FeatureOptions, frozen=True):
     def spelled(self, _training: Training) -> Spelled:
         """At its own learning rate, without the arguments of the optimizer that it replaces."""
         arguments = {"lr": python(self.rate), "foreach": python(self.form == "foreach")}
-        return Spelled(kind=CLASSES[self.kind], arguments=arguments)
+        return Spelled(kind=class_of(self.kind), arguments=arguments)
+
+
+def class_of(kind: str) -> str:
+    """The class of `torch.optim`."""
+    return CLASSES.get(kind, FACTORED.title())

@@ -160,6 +160,6 @@ def _statuses(triaged: Iterable[Triaged]) -> dict[str, str]:
     return {result.finding.fingerprint: result.finding.status for result in triaged}
 
 
-def _line(mark: str, one: Triaged) -> str:
-    back, times = one.finding.returned
-    return f"  {mark:<5} {one.finding.status:<10} {back}/{times}  {readable(one.finding.fingerprint)}"
+def _line(mark: str, triaged: Triaged) -> str:
+    back, times = triaged.finding.returned
+    return f"  {mark:<5} {triaged.finding.status:<10} {back}/{times}  {readable(triaged.finding.fingerprint)}"

@@ -1,7 +1,7 @@
 """Searching for a planted defect: a campaign on a backend that has it, over cases that can show it."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -82,14 +82,15 @@ class Planting:
     def find(self, planted: tuple["PlantedFault", str]) -> Planted:
         """Plants a defect into a backend and runs cases until it is found.
 
-        `FURTHER_CASES` more are run for their fingerprints.
+        `FURTHER_CASES` more are run for their fingerprints; none for a defect of torch itself, of which each
+        optimizer and each layer has its own.
         """
         defect, name = planted
         blame = defect.blame if defect.in_torch else f"{self.backends[name].SIDE} {defect.blame}"
         missed = Planted(
             defect=defect.name, backend=name, detected=False, cases=self.most, expected_blame=blame
         )
-        began, result, left = time.monotonic(), None, FURTHER_CASES
+        began, result, left = time.monotonic(), None, 0 if defect.in_torch else FURTHER_CASES
         effects, hits = list[float](), list[tuple[str, str]]()
         for progress in self._campaign(defect, name):
             examined = progress.result
@@ -100,9 +101,11 @@ class Planting:
             if result is None and new:
                 seconds = time.monotonic() - began
                 result = replace(_detected(missed, examined.index + 1, new[0]), seconds=seconds)
-            elif result and not (left := left - 1):
-                break
+            elif result:
+                left -= 1
             effects += [m.ratio for m in comparison.measurements]
+            if result and not left:
+                break
         return replace(result or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
 
     def _campaign(self, defect: "PlantedFault", name: str) -> Iterator[Progress]:
@@ -130,7 +133,11 @@ class Planting:
                 references=frozenset({name} if defect.in_torch else ()),
                 explanation=lambda *_: defect,  # only the blame is asked
             )
-            yield from run(campaign, self._showing(defect, name))
+            showing = self._showing(defect, name)
+            # The first case shows a fault of torch itself: none is run beside it.
+            apart: Iterable[Iterable[tuple[int, Case]]] = ([one] for one in showing)
+            for cases in apart if defect.in_torch else (showing,):
+                yield from run(campaign, cases)
 
     def _others(self, name: str) -> list[str]:
         """The backends that stand for the other sides, on which nothing is planted."""

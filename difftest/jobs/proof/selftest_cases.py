@@ -7,12 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 
 if TYPE_CHECKING:
     from workers.faults import PlantedFault
 
 MOST_PROGRAMS = 20_000
 """Few programs can show a given fault of operators, and drawing them takes no time."""
+
+SORTED = 4
+"""How many cases are drawn before the one with the least work is run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +53,22 @@ class DrawnCases:
         return map(draw, range(count))
 
     def showing(self, count: int, fault: "PlantedFault") -> Iterator[Case]:
-        """The first cases on the usual paths, or those on the fault's own that can show it."""
+        """The first cases on the usual paths, or those on the fault's own that can show it.
+
+        A fault of torch itself can show in the first of them, of which the least come first: each run of one
+        is many runs of the oracle.
+        """
         if not fault.paths:
             return self.cases(count)
         drawn = self.cases(MOST_PROGRAMS, (fault.twins_of,) if fault.twins_of else fault.paths)
-        return itertools.islice(filter(fault.reaches, drawn), count)
+        reaching = itertools.islice(filter(fault.reaches, drawn), count)
+        if not fault.in_torch:
+            return reaching
+        least = sorted(itertools.islice(reaching, SORTED), key=_work)
+        return itertools.chain(least, reaching)
+
+
+def _work(case: Case) -> int:
+    """What a run of a case takes, about: its passes through layers."""
+    passes = case.training.steps * case.training.accumulation
+    return passes * sum(layer.complexity for _, layer in walk(case.model.layers))

@@ -27,15 +27,15 @@ class Journal:
             raise cannot_write(repr(str(folder)), error, "give another folder") from error
         self.tried = [self._read(number, line) for number, line in enumerate(whole.splitlines(), 1)]
 
-    def __contains__(self, one: Tried) -> bool:
+    def __contains__(self, tried: Tried) -> bool:
         """Whether the same was tried on the same release, whatever it showed."""
-        return any((line.subject, line.release) == (one.subject, one.release) for line in self.tried)
+        return any((line.subject, line.release) == (tried.subject, tried.release) for line in self.tried)
 
-    def add(self, one: Tried) -> None:
+    def add(self, tried: Tried) -> None:
         """Writes a line at once."""
-        self.tried.append(one)
+        self.tried.append(tried)
         with self._file.open("a") as file:
-            file.write(msgspec.json.encode(one).decode() + "\n")
+            file.write(msgspec.json.encode(tried).decode() + "\n")
 
     def _read(self, number: int, line: str) -> Tried:
         try:

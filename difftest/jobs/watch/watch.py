@@ -72,7 +72,7 @@ def watch(request: Watch) -> Watched:
     try:
         with ending_at(request.end):
             for release in sorted(
-                request.releases, key=lambda one: (one.package, release_order(one.version))
+                request.releases, key=lambda release: (release.package, release_order(release.version))
             ):
                 _one(request, journal, watched, release, tuple(_scripts(request.faults, release)))
             for release in _known_before(request):
@@ -174,10 +174,10 @@ def _run_scripts(
                 request.say(f"  {tried.state:<8} {words}{_reason(tried)}")
 
 
-def _said(warm: WarmScripts, one: _Script, expected: State | None) -> ScriptState | None:
+def _said(warm: WarmScripts, script: _Script, expected: State | None) -> ScriptState | None:
     """What a script says; whatever breaks while it runs leaves it unclear."""
     try:
-        return warm.state(one.script, expected)
+        return warm.state(script.script, expected)
     except NoTimeError:
         raise
     except (InfrastructureError, OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from difftest.cases.features.optimizer import CLASSES as OPTIMIZERS
-from difftest.cases.features.optimizer import Options
+from difftest.cases.features.optimizer import Options, class_of
 from workers.training.features import Hooks
 from workers.training.formulas import ByFormula
 
@@ -26,7 +26,7 @@ OF_THE_CASE = ("lr", "momentum", "weight_decay")
 
 def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
-    kind = partial(CLASSES[options.kind], foreach=options.form == "foreach")
+    kind = partial(getattr(torch.optim, class_of(options.kind)), foreach=options.form == "foreach")
     return Hooks(
         kind=lambda _optimizer: _instead(kind, options),
         leaves_device=options.kind == READS_ITS_STEP,

@@ -1,0 +1,127 @@
+"""Activations and softmax, by the formulas of torch's documentation."""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from workers.references.layers import Array
+from workers.references.operators import Formula
+from workers.references.operators.special import erf, log1p, magnitude
+
+ALPHA, SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+"""The constants of SELU (Klambauer et al., 2017)."""
+
+
+def elu(np: Array, x: Array, alpha: float = 1.0, inplace: bool = False) -> Array:
+    """`alpha * (exp(x) - 1)` below 0."""
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
+
+
+def celu(np: Array, x: Array, alpha: float = 1.0, inplace: bool = False) -> Array:
+    """`alpha * (exp(x / alpha) - 1)` below 0."""
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0) / alpha))
+
+
+def selu(np: Array, x: Array, inplace: bool = False) -> Array:
+    """A scaled ELU."""
+    return SCALE * elu(np, x, ALPHA)
+
+
+def gelu(np: Array, x: Array, *, approximate: Literal["none", "tanh"] = "none") -> Array:
+    """`x` times the normal distribution's function of it, or an approximation of that by tanh."""
+    if approximate == "tanh":
+        return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+    return x * (1 + erf(np, x / math.sqrt(2))) / 2
+
+
+def softplus(np: Array, x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
+    """`log(1 + exp(beta * x)) / beta`, and `x` itself above the threshold."""
+    scaled = beta * x
+    smooth = (np.maximum(scaled, 0.0) + log1p(np, np.exp(-np.abs(scaled)))) / beta
+    return np.where(scaled > threshold, x, smooth)
+
+
+def mish(np: Array, x: Array, inplace: bool = False) -> Array:
+    """`x * tanh(softplus(x))`."""
+    return x * np.tanh(softplus(np, x))
+
+
+def glu(np: Array, x: Array, dim: int = -1) -> Array:
+    """The first half times the sigmoid of the second."""
+    one, two = np.split(x, 2, axis=dim)
+    return one / (1 + np.exp(-two))
+
+
+def prelu(np: Array, x: Array, weight: Array) -> Array:
+    """`weight` is one, or one for each channel, which is dim 1."""
+    slopes = weight.reshape(-1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else weight.reshape(-1)
+    return np.where(x > 0, x, (slopes if x.ndim else slopes[0]) * x)
+
+
+def softmax(np: Array, x: Array, dim: int, dtype: str | None = None) -> Array:
+    """Shares along `dim`."""
+    powers = np.exp(x - greatest(np, x, dim))
+    return powers / (powers if not x.ndim else powers.sum(dim, keepdims=True))
+
+
+def log_softmax(np: Array, x: Array, dim: int, dtype: str | None = None) -> Array:
+    """The logarithm of `softmax`."""
+    shifted = x - greatest(np, x, dim)
+    powers = np.exp(shifted)
+    return shifted - np.log(powers if not x.ndim else powers.sum(dim, keepdims=True))
+
+
+def softmin(np: Array, x: Array, dim: int, dtype: str | None = None) -> Array:
+    """The softmax of the negative."""
+    return softmax(np, -x, dim, dtype)
+
+
+def greatest(np: Array, x: Array, dim: int) -> Array:
+    """The greatest along `dim`, which is kept; a number's is itself."""
+    return x.max(dim, keepdims=True, initial=-np.inf) if x.ndim else x
+
+
+def hardtanh(np: Array, x: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
+    """Between two bounds."""
+    return np.where(x <= min_val, min_val, np.where(x >= max_val, max_val, x))
+
+
+def softshrink(np: Array, x: Array, lambd: float = 0.5) -> Array:
+    """`lambd` nearer to 0, and 0 where that is nearer than it."""
+    return np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, 0.0))
+
+
+_PLAIN: Mapping[str, Formula] = {
+    "celu": celu,
+    "elu": elu,
+    "gelu": gelu,
+    "glu": glu,
+    "hardshrink": lambda np, x, lambd=0.5: np.where(np.abs(x) <= lambd, 0.0, x),
+    "hardsigmoid": lambda np, x: hardtanh(np, x / 6 + 0.5, 0.0, 1.0),
+    "hardswish": lambda np, x: x * hardtanh(np, x / 6 + 0.5, 0.0, 1.0),
+    "hardtanh": hardtanh,
+    "leaky_relu": lambda np, x, negative_slope=0.01: np.where(x > 0, x, negative_slope * x),
+    "log_softmax": log_softmax,
+    "logsigmoid": lambda np, x: np.minimum(x, 0.0) - log1p(np, np.exp(-np.abs(x))),
+    "mish": mish,
+    "prelu": prelu,
+    "relu": lambda np, x: np.where(x > 0, x, 0.0),
+    "relu6": lambda np, x: hardtanh(np, x, 0.0, 6.0),
+    "selu": selu,
+    "silu": lambda np, x: x / (1 + np.exp(-x)),
+    "softmax": softmax,
+    "softmin": softmin,
+    "softplus": softplus,
+    "softshrink": softshrink,
+    "softsign": lambda np, x: x / (1 + magnitude(np, x)),
+    "tanhshrink": lambda np, x: x - np.tanh(x),
+    "threshold": lambda np, x, threshold, value: np.where(x > threshold, x, value),
+}
+_OF_TORCH = ("celu", "log_softmax", "prelu", "relu", "selu", "softmax", "threshold")
+
+FORMULAS: Mapping[str, Formula] = {
+    **{f"nn.functional.{name}": formula for name, formula in _PLAIN.items()},
+    **{name: _PLAIN[name] for name in _OF_TORCH},
+    "special.log_softmax": log_softmax,
+    "special.softmax": softmax,
+}

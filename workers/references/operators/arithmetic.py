@@ -1,0 +1,99 @@
+"""Arithmetic, element by element, by the formulas of torch's documentation."""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from workers.references.layers import Array
+from workers.references.operators import Formula
+from workers.references.operators.special import erf, log1p
+
+
+def add(_np: Array, x: Array, other: Array, *, alpha: float = 1) -> Array:
+    """`x + alpha * other`."""
+    return x + alpha * other
+
+
+def sub(_np: Array, x: Array, other: Array, *, alpha: float = 1) -> Array:
+    """`x - alpha * other`."""
+    return x - alpha * other
+
+
+def rsub(_np: Array, x: Array, other: Array, *, alpha: float = 1) -> Array:
+    """`other - alpha * x`."""
+    return other - alpha * x
+
+
+def div(
+    np: Array, x: Array, other: Array, *, rounding_mode: Literal["trunc", "floor"] | None = None
+) -> Array:
+    """The quotient, rounded toward zero or down where that is requested."""
+    rounded = {None: lambda quotient: quotient, "trunc": np.trunc, "floor": np.floor}
+    return rounded[rounding_mode](x / other)
+
+
+def addcmul(_np: Array, x: Array, one: Array, two: Array, *, value: float = 1) -> Array:
+    """`x + value * one * two`."""
+    return x + value * one * two
+
+
+def addcdiv(_np: Array, x: Array, one: Array, two: Array, *, value: float = 1) -> Array:
+    """`x + value * one / two`."""
+    return x + value * one / two
+
+
+def clamp(np: Array, x: Array, min: Array = None, max: Array = None) -> Array:
+    """Not below `min`, and not above `max`."""
+    raised = x if min is None else np.where(x < min, min, x)
+    return raised if max is None else np.where(raised > max, max, raised)
+
+
+def xlogy(np: Array, x: Array, y: Array) -> Array:
+    """`x * log(y)`, and 0 where `x` is 0."""
+    return np.where(x == 0, 0.0, x * np.log(y))
+
+
+def xlog1py(np: Array, x: Array, y: Array) -> Array:
+    """`x * log(1 + y)`, and 0 where `x` is 0."""
+    return np.where(x == 0, 0.0, x * log1p(np, y))
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "__radd__": lambda _np, x, other: other + x,
+    "__rmatmul__": lambda _np, x, other: other @ x,
+    "__rmod__": lambda np, x, other: np.mod(other, x),
+    "__rmul__": lambda _np, x, other: other * x,
+    "__rpow__": lambda _np, x, other: other**x,
+    "__rsub__": lambda _np, x, other: other - x,
+    "__rtruediv__": lambda _np, x, other: other / x,
+    "add": add,
+    "addcdiv": addcdiv,
+    "addcmul": addcmul,
+    "clamp": clamp,
+    "clamp_max": lambda np, x, max: clamp(np, x, None, max),
+    "clamp_min": clamp,
+    "clip": clamp,
+    "div": div,
+    "erfc": lambda np, x: 1 - erf(np, x),
+    "float_power": lambda _np, x, exponent: x**exponent,
+    "frac": lambda np, x: x - np.trunc(x),
+    "heaviside": lambda np, x, values: np.where(x == 0, values, np.where(x > 0, 1.0, 0.0)),
+    "ldexp": lambda np, x, other: x * np.exp2(other),
+    "lerp": lambda _np, x, end, weight: x + weight * (end - x),
+    "logit": lambda np, x: np.log(x / (1 - x)),
+    "mul": lambda _np, x, other: x * other,
+    "pow": lambda _np, x, exponent: x**exponent,
+    "reciprocal": lambda _np, x: 1 / x,
+    "round": lambda np, x: np.round(x),
+    "rsqrt": lambda np, x: 1 / np.sqrt(x),
+    "rsub": rsub,
+    "sigmoid": lambda np, x: 1 / (1 + np.exp(-x)),
+    "special.expit": lambda np, x: 1 / (1 + np.exp(-x)),
+    "special.logit": lambda np, x: np.log(x / (1 - x)),
+    "special.ndtr": lambda np, x: (1 + erf(np, x / math.sqrt(2))) / 2,
+    "special.round": lambda np, x: np.round(x),
+    "special.xlog1py": xlog1py,
+    "special.xlogy": xlogy,
+    "sub": sub,
+    "xlogy": xlogy,
+}

@@ -1,0 +1,57 @@
+"""Functions that numpy lacks or JAX has otherwise, of arrays of both."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+
+from workers.references.layers import Array
+from workers.references.operators import Formula
+
+_erf = np.vectorize(math.erf, otypes=[float])
+
+
+def erf(arrays: Array, x: Array) -> Array:
+    """The error function."""
+    if arrays is np:
+        return _erf(x)
+    from jax.scipy import special
+
+    return special.erf(x)
+
+
+def log1p(arrays: Array, x: Array) -> Array:
+    """`log(1 + x)`; XLA's own is some 50 units in the last place off."""
+    return np.log1p(x) if arrays is np else _log1p_of_jax()(x)
+
+
+@cache
+def _log1p_of_jax() -> Callable[[Array], Array]:
+    """By the quotient of `log(1 + x)` and what the sum rounds to (Kahan)."""
+    import jax
+    from jax import numpy as arrays
+
+    @jax.custom_jvp
+    def log1p(x: Array) -> Array:
+        added = 1 + x
+        unchanged = added == 1
+        return arrays.where(unchanged, x, x * arrays.log(added) / arrays.where(unchanged, 1.0, added - 1))
+
+    log1p.defjvps(lambda tangent, _result, x: tangent / (1 + x))
+    return log1p
+
+
+def magnitude(arrays: Array, x: Array) -> Array:
+    """`abs(x)`, whose derivative at 0 is 0: of all that are possible there, torch documents the least."""
+    return arrays.sign(x) * x
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "abs": magnitude,
+    "absolute": magnitude,
+    "erf": erf,
+    "log1p": log1p,
+    "special.erf": erf,
+    "special.log1p": log1p,
+}
