@@ -211,7 +211,8 @@ def _training(draw: st.DrawFn, description: Description, dtype: Any) -> Training
         options = {"optimizer": optimizer, "learning_rate": draw(rates)}
     return Training(
         **options,
-        steps=description.steps or draw(training.step_counts(dtype=dtype, regime="normal")),
+        steps=description.steps
+        or min(description.most_steps, draw(training.step_counts(dtype=dtype, regime="normal"))),
         accumulation=draw(weighted((5, 1), (2, 2), (1, 3))) if description.layer.rowwise else 1,
         clip_norm=draw(weighted((4, None), (1, 1.0), (1, 0.25))),
         loss=description.loss,

@@ -1,6 +1,7 @@
 """What is known of a module of the user's before any case of it is drawn."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -11,6 +12,9 @@ from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh
 
 DIGEST_LENGTH = 12
+
+MOST_NUMBERS = 21_000_000
+"""The most numbers that a model trains times steps: a run leaves 25 bytes of each, at most half a GiB."""
 
 REMARKS = ("mean_of_means", "unequal_loss", "decomposed", "left_out")
 """What is printed, and decides nothing about cases."""
@@ -55,6 +59,12 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
     steps: int | None = None
     learnable: bool = False
+
+    @property
+    def most_steps(self) -> int:
+        """How many steps a run may have so that what it leaves of all parameters and gradients has room."""
+        numbers = sum(math.prod(shape) for shape in self.layer.parameters.values())
+        return max(1, MOST_NUMBERS // max(1, numbers))
 
     @property
     def digest(self) -> str:

@@ -17,6 +17,10 @@ from difftest.judge.stage import Stage
 TODAY = date(2026, 11, 27)
 RELEASED = "AssertionError: no message; raised by: assert self.mask_buffer.data is not None"
 MIXED = "RuntimeError: aten.cat.default: got mixed torch.Tensor and DTensor, need to convert all"
+UNCUT_BIAS = (
+    "RuntimeError: Given weight of size [24, 3, 16, 16], expected bias to be 1-dimensional with 24 elements, "
+    "but got bias of size [48] instead"
+)
 SHARED_MASK = "RuntimeError: MaskBuffer has been materialized with conflicting data"
 WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding strategy registered."
 WITHOUT_KERNEL = """NotImplementedError: "{}" not implemented for 'Int'"""
@@ -65,6 +69,11 @@ def name_of(shown: Divergence, case: Case) -> str:
             {},
             "histc of integers runs on the host",
         ),
+        (
+            failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"),
+            {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}},
+            "shard of the weight for all of it",
+        ),
         (failed(f"step 0, backward, rank 0: {MIXED}"), {}, "a part of a chunk that is not used"),
         (
             wrong("loss", Stage.FORWARD, "loss"),
@@ -85,6 +94,7 @@ def test_what_torch_does_wrong_with_a_users_model_is_known(
     [
         (failed(f"step 0, forward, rank 0: {RELEASED}"), {"modules": {"": "Net", "head": "Linear"}}),
         (failed(f"step 0, forward, rank 0: {MIXED}"), {}),
+        (failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"), {}),
         (of_xla(f"step 0, forward, rank 0: {SHARED_MASK}"), {}),
         (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
         (of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('renorm_cpu')}"), {}),

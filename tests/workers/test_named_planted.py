@@ -24,7 +24,6 @@ from workers.isolate import sandbox
 
 pytest.importorskip("transformers", reason="needs transformers: pip install 'difftest[models]'")
 pytestmark = [pytest.mark.slow, pytest.mark.xla, pytest.mark.nightly]
-NOT_LOCATED = pytest.mark.xfail(reason="nothing is located: see docs/limits.md")
 
 ON_XLA, ON_RANK = "xla backend fault", "torch sharding fault"
 
@@ -308,10 +307,7 @@ def _plain(case: Case) -> Case:
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=NOT_LOCATED if name == "causal mask off by one" else ()) for name in FAULTS],
-)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_in_a_real_model_is_found_blamed_and_located(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -134,3 +134,14 @@ def test_remarks_tell_a_mean_over_targets_from_rows_that_influence_each_other(tm
     (of_rows,) = remarks(own_description(tmp_path, layer=layer))
     assert of_loss.startswith("the loss of a batch is not the mean of those of its rows or targets: ")
     assert of_rows.startswith("rows influence each other, as in batch normalization: ")
+
+
+def test_a_large_model_has_so_few_steps_that_what_a_run_leaves_has_room(tmp_path: Path) -> None:
+    small = own_description(tmp_path)
+    large = msgspec.structs.replace(
+        small, layer=own_layer(tmp_path, parameters={"head.weight": (3000, 3500)})
+    )
+    assert small.most_steps > 100
+    assert large.most_steps == 2
+    drawn = [own.case_at(large, 0, number, max_world_size=2).training.steps for number in range(12)]
+    assert set(drawn) == {1, 2}

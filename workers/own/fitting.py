@@ -12,8 +12,8 @@ from difftest.ground.errors import UsageError
 from workers.own import made, named, recipes
 from workers.own.trial import called
 
-MOST_PARAMETERS = 30_000_000
-"""Numbers that are trained: every step of every rank keeps some copies of them."""
+MOST_PARAMETERS = 20_000_000
+"""Numbers that are trained: what one step leaves of them has room (`difftest.cases.described`)."""
 
 ROWS = 2
 MOST_SECONDS = 120.0

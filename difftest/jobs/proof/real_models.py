@@ -75,7 +75,9 @@ def plain_case(description: Description, path: str, steps: int, dtype: str, back
         own.case_at(description, 0, number, wanted=(path,), max_world_size=RANKS) for number in range(TRIES)
     )
     training = Training(
-        optimizer="own" if description.optimizer else "sgd", steps=steps, loss=description.loss
+        optimizer="own" if description.optimizer else "sgd",
+        steps=min(steps, description.most_steps),
+        loss=description.loss,
     )
     first = None
     for case in drawn:

@@ -204,7 +204,7 @@ def _with_heads(values: Plain, made: Plain) -> Plain:
         if keys in made and values[keys] == values.get(queries):
             made[keys] = made[queries]
     heads, width = made.get("num_heads"), made.get("hidden_size")
-    if isinstance(heads, list) and isinstance(made.get("embed_dim"), int):
+    if isinstance(heads, list) and heads and isinstance(made.get("embed_dim"), int):
         made["embed_dim"] = min(values["embed_dim"], HEAD * heads[0])  # of the first stage
     if isinstance(heads, int) and isinstance(width, int) and "expand" in made and "head_dim" in made:
         made["head_dim"] = made["expand"] * width // heads  # a state space's heads fill its inner width

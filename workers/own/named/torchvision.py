@@ -23,9 +23,14 @@ ARGUMENTS: tuple[Mapping[str, Any], ...] = (
 )
 """What some entries must be given: without these they would download, or take long to draw their weights."""
 
-WHOLE: Mapping[str, Any] = {}
-SMALLER: tuple[Mapping[str, Any], ...] = (WHOLE, {"head": "classifier"}, {"cut": {"encoder.layers": 2}})
-"""What is done to an entry that is too large: whose classifier has most of the numbers, or many layers."""
+SMALLER: tuple[Mapping[str, Any], ...] = (
+    {"cut": {"layer1": 1, "layer2": 1, "layer3": 1, "layer4": 1}},
+    {},
+    {"head": "classifier"},
+    {"cut": {"encoder.layers": 2}},
+    {"cut": {"features.5": 1, "features.7": 1}},
+)
+"""What is done to an entry: a block for each stage, or of a larger one a small classifier or few layers."""
 
 
 def names() -> Iterable[str]:
