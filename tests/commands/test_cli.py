@@ -136,9 +136,9 @@ def test_wrong_usage_is_status_2_and_one_clear_line(
 def test_an_unknown_plugin_is_refused_with_the_allowed_names(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, kind: str
 ) -> None:
-    status, out, err = called(capsys, monkeypatch, "run", option, "unheard")
+    status, out, err = called(capsys, monkeypatch, "run", option, "nonsense")
     assert (status, out) == (2, "")
-    assert f"Invalid value for '{option}': unknown {kind} 'unheard'; allowed: " in err
+    assert f"Invalid value for '{option}': unknown {kind} 'nonsense'; allowed: " in err
 
 
 def test_the_oracle_is_refused_as_a_candidate(

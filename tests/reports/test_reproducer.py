@@ -202,9 +202,16 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
 
 
 MOST_SHORT, MOST_OWN_NUMBERS = 48, 62
-MORE = {"torch_experts": 105, "torch_pipeline": 55, "xla_ddp": 38, "xla_replica": 23, "torchax": 17}
+MORE = {
+    "torch_experts": 105,
+    "torch_pipeline": 55,
+    "xla_ddp": 38,
+    "xla_replica": 23,
+    "torchax": 17,
+    "torch_fsdp1": 3,
+}
 """Extra lines: for rows that are exchanged, for stages and their schedule, for replicas on XLA:CPU, which
-need a compile gate, and for JAX, which differentiates."""
+need a compile gate, for JAX, which differentiates, and for FSDP1, whose flat parameters are gathered."""
 
 SMALL = {
     "torch_experts": experts_case(),
