@@ -317,6 +317,9 @@ SHOWS = {
     "weights_forgotten": (cut(Regions(weighted=True)), "torch_dtensor"),
     "clipped_by_mesh": (CLIPPED, "torch_dtensor"),
     "strides_lost": (strided("broadcast"), "torch_ddp"),
+    "last_loss_forgotten": (SHARDINGS["a sum of losses"], "torch_fsdp"),
+    "halved_by_own_function": (SHARDINGS["own function"], "torch_fsdp"),
+    "block_applied_once": (SHARDINGS["a block three times"], "torch_fsdp"),
 }
 """A case of every planted fault of these paths, and a backend."""
 
