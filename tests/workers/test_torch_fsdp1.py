@@ -67,6 +67,12 @@ def test_a_case_agrees(name: str, outcomes: dict[str, Any]) -> None:
     assert agrees(CASES[name], BACKEND, outcomes[name])
 
 
+@pytest.mark.parametrize(("kind", "refused"), [("adafactor", True), ("adagrad", False)])
+def test_an_optimizer_that_needs_whole_matrices_is_refused(kind: str, refused: bool) -> None:
+    other = Feature(name="optimizer", options={"kind": kind, "form": "loop", "rate": 2.0**-7})
+    assert bool(torch_fsdp1.unsupported(wrapped(features=(other,)))) is refused
+
+
 def test_tensors_of_modules_have_the_names_that_they_have_in_the_oracle() -> None:
     """Otherwise no place of a fault is known."""
     oracle, outcome = (sandbox.run(wrapped(), name, options={VARIABLE: "1"}) for name in ("oracle", BACKEND))

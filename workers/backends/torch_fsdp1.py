@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has, of
-from difftest.cases.features import mixed_precision
+from difftest.cases.features import mixed_precision, optimizer
 from difftest.cases.gathered import gathered_alone
 from workers import sides
 from workers.backends import torch_fsdp
@@ -51,7 +51,8 @@ WHOLE = (
 @for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why `fully_shard` could not shard the case, or what flat parameters take from a feature; or None."""
-    if has(case, *WHOLE):
+    another = of(case, optimizer.Options)
+    if has(case, *WHOLE) or (another and another.kind == optimizer.FACTORED):
         return "FullyShardedDataParallel joins parameters; a feature of the case needs them apart"
     if case.sharded_by.gradient_divide_factor is not None or case.sharded_by.summed:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
