@@ -25,12 +25,14 @@ from difftest.records.evidence import DECIDED_BY
 
 WRONG = NumbersFacts(differing=8, elements=8, greatest=0.5, scale=1.0, floor=1e-7)
 SHARD = (("dp_shard", 2),)
+GROUPS = (("dp_replicate", 2), ("dp_shard", 2))
 PLAIN = Linear(inputs=4, outputs=4)
 SIZES = "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1"
 METADATA = "Attribute '_input_metadata' is invalid for this instance of _C._FunctionBase. Accessing this"
 TIES = "sharding.wrapped=ties"
 MAPPED = "spelling.local_map=True"
 ZERO_BUBBLE = "pipeline.schedule=InterleavedZeroBubble"
+OUTSIDE = "Global rank 0 is not part of group <torch.distributed.distributed_c10d.ProcessGroup object>"
 NO_DEVICE = "no message; raised by: assert device is not None"
 TIED = (Embedding(vocabulary=6, width=4), Linear(inputs=4, outputs=6, bias=False, tied=True))
 
@@ -65,11 +67,13 @@ def leaving(rows: int = 5, by: str = "to_local", **forms: bool) -> Case:
     return replace(case, data=replace(case.data, batch=rows))
 
 
-def learned(**fields: object) -> Case:
-    """A collective that gradients go through, between two layers."""
-    between = Collective(width=4, mesh=(2,), **{"learned": "nn", **fields})  # type: ignore[arg-type]
+def learned(*mesh: tuple[str, int], **fields: object) -> Case:
+    """A collective that gradients go through, between two layers; over the first axis of `mesh`."""
+    axes = mesh or (("dp", 2),)
+    shape = tuple(size for _, size in axes)
+    between = Collective(width=4, mesh=shape, **{"learned": "nn", **fields})  # type: ignore[arg-type]
     layers = (Linear(inputs=3, outputs=4), between, Linear(inputs=between.outputs, outputs=2))
-    return a_case(layers, path="learned_collectives")
+    return a_case(layers, mesh=axes, batch=(S0,) * len(axes), path="learned_collectives")
 
 
 def staged(schedule: Schedule, *features: Feature) -> Case:
@@ -160,6 +164,12 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
             "",
             "functional collectives",
         ),
+        (
+            failed("torch_ddp", OUTSIDE, "ValueError"),
+            learned(*GROUPS, operation="all_gather"),
+            "",
+            "backward pass",
+        ),
         (wrong("torch_pipeline", tensor="1.0.weight"), in_shards(), ZERO_BUBBLE, "that FSDP2 gathers alone"),
         (failed("torch_pipeline", METADATA), staged("ZBVZeroBubble", halves(1)), "", "of the user's"),
         (failed("torch_pipeline", SIZES), staged("InterleavedZeroBubble", halves(2)), "", "two outputs"),
@@ -223,6 +233,8 @@ def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option:
         (wrong("torch_ddp", nature=COUNTED), learned(operation="gather"), ""),
         (wrong("torch_ddp", tensor="2.weight"), learned(operation="gather"), ""),
         (wrong("torch_compile"), learned(operation="all_gather", learned="functional"), ""),
+        (failed("torch_ddp", OUTSIDE, "ValueError"), learned(operation="all_gather"), ""),
+        (failed("torch_ddp", OUTSIDE, "ValueError"), learned(*GROUPS, operation="broadcast"), ""),
         # Zero bubbles: what no block holds, another schedule
         (wrong("torch_pipeline"), in_shards(), ZERO_BUBBLE),
         (wrong("torch_pipeline", tensor="1.0.weight"), in_shards("Interleaved1F1B"), ZERO_BUBBLE),
