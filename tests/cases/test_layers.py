@@ -115,6 +115,19 @@ def test_a_layer_with_another_mesh_is_refused(layer: Layer, rows: int, message: 
             r"width 5; a list is of two halves",
         ),
         (Collective(operation="permute", width=4, mesh=(2,), axis=1), r"axis 1 of a mesh \(2,\)"),
+        (Collective(operation="gather", width=4, mesh=(2,)), r"gather by sum; gather and avg need `learned`"),
+        (
+            Collective(operation="all_reduce", width=4, mesh=(2,), reduction="avg"),
+            r"all_reduce by avg; gather",
+        ),
+        (
+            Collective(operation="gather", width=4, mesh=(2,), learned="functional"),
+            r"gather learned by functional; allowed: all_gather, reduce_scatter, all_to_all",
+        ),
+        (
+            Collective(operation="permute", width=4, mesh=(2,), learned="nn"),
+            r"permute learned by nn; allowed",
+        ),
     ],
 )
 def test_an_invalid_collective_is_refused(layer: Collective, message: str) -> None:

@@ -27,6 +27,13 @@ SLICED: tuple[Operation, ...] = ("reduce_scatter", "all_to_all", "scatter")
 
 REDUCING: tuple[Operation, ...] = ("all_reduce", "reduce_scatter", "reduce")
 
+EXCHANGED: tuple[Operation, ...] = ("all_gather", "reduce_scatter", "all_to_all")
+LEARNED: Mapping[str, tuple[Operation, ...]] = {
+    "nn": (*EXCHANGED, "all_reduce", "broadcast", "reduce", "scatter", "gather"),
+    "functional": EXCHANGED,
+}
+"""The operations that gradients go through."""
+
 
 class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     """One collective over axis number `axis` of `mesh`.
@@ -83,11 +90,23 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
             return f"axis {self.axis} of a mesh {self.mesh}; allowed: an axis of a mesh with sizes from 1"
         if self.operation in SLICED and self.width % self.ranks:
             return f"width {self.width}; {self.operation} over {self.ranks} ranks needs a multiple of them"
+        if reason := self._not_learned():
+            return reason
         if not 0.0 < self.factor <= MOST_FACTOR:
             return f"factor {self.factor}; allowed: above 0, to {MOST_FACTOR}"
         return (
             f"width {self.width}; a list is of two halves" if self.form == "list" and self.width % 2 else ""
         )
+
+    def _not_learned(self) -> str:
+        """No gradient goes through it as it is told to, or through a `gather` or a mean, which need that."""
+        if self.learned is msgspec.UNSET:
+            needs = self.operation == "gather" or self.reduction == "avg"
+            return f"{self.operation} by {self.reduction}; gather and avg need `learned`" if needs else ""
+        allowed = LEARNED[self.learned]
+        if self.operation in allowed:
+            return ""
+        return f"{self.operation} learned by {self.learned}; allowed: {', '.join(allowed)}"
 
     def misplaced(self, path: str, sequence: int, first: Layer) -> str:
         """It stands on the model's input, (rows, width)."""
