@@ -5,16 +5,20 @@ read and load a state.
 """
 
 import functools
+import math
 
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from difftest.cases.layers.conv import Conv
 from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
 from generators import features as training_features
 from generators import layouts as places
-from generators.chances import always, mixed, weighted
+from generators.chances import always, mixed, sometimes, weighted
 from generators.models import Purpose
 from generators.paths import drawn_alone, wrappers
 
@@ -24,7 +28,6 @@ HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
-models = wrappers.models
 layouts = wrappers.layouts
 
 AXES = (
@@ -48,6 +51,16 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     return mixed(*choices)
 
 
+def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
+    """As of `wrappers`, but with few convolutions, which DTensor has no rule for: they end a run at once."""
+    whole = wrappers.models(mesh=mesh, purpose=purpose)
+    return mixed((1, whole), (4, whole.filter(_is_without_convolutions)))
+
+
+def _is_without_convolutions(model: Model) -> bool:
+    return not any(isinstance(layer, Conv) for _, layer in walk(model.layers))
+
+
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:  # noqa: ARG001  any mesh will do
     """Neither exact nor learnable: features round, and are for few steps."""
     return always("ordinary")
@@ -55,7 +68,12 @@ def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:  # noqa: ARG001  any mes
 
 @st.composite
 def completed(draw: st.DrawFn, *, case: Case) -> Case:
-    """With a feature of state, and in every second case another that fits beside it."""
+    """With a feature of state, and in every second case another that fits beside it.
+
+    Four of five cases are such that known faults of DTensor do not end the run ahead of the checkpoint.
+    """
+    if not draw(sometimes(one_in=5)):
+        case = _even_and_unclipped(case)
     if case.training.steps == 1:
         case = msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, steps=2))
     fitting = [(weight, name) for weight, name in OFTEN if training_features.fits(name, case)]
@@ -69,3 +87,11 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         names.append(draw(st.sampled_from(beside)))
     features = tuple(training_features.drawn(draw, name, case) for name in names)
     return msgspec.structs.replace(case, features=features)
+
+
+def _even_and_unclipped(case: Case) -> Case:
+    """With as many rows on every rank, and gradients as they are."""
+    rows = math.ceil(case.part_rows / case.layout.data_ranks) * case.layout.data_ranks
+    data = msgspec.structs.replace(case.data, batch=rows * case.training.accumulation)
+    training = msgspec.structs.replace(case.training, clip_norm=None)
+    return msgspec.structs.replace(case, data=data, training=training)

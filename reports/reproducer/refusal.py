@@ -3,6 +3,7 @@
 from msgspec import UNSET
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.own import Own
 from difftest.cases.routed import routed
@@ -23,7 +24,10 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := _of_own(case.model.own, backend) if case.model.own else blocks.refusal(case):
         return reason
-    lacks = (_without_regions, _without_stages, _without_experts, _without_gradients, _without_sharding)
+    lacks = (
+        *(_without_regions, _without_stages, _without_experts, _without_gradients, _without_sharding),
+        _without_hooks,
+    )
     if reason := features.refusal(case) or next(filter(None, (lack(case, backend) for lack in lacks)), None):
         return reason
     flash = set(case.model.flash_attentions.values())
@@ -89,3 +93,10 @@ def _without_sharding(case: Case, _backend: str) -> str | None:
     if case.sharded_by.kept_between and case.sharded_by.synced == "every":
         return "no template keeps parameters gathered between parts that are all reduced"
     return None
+
+
+def _without_hooks(case: Case, backend: str) -> str | None:
+    """Why a backend's template has no communication hook, or None."""
+    if not has(case, "communication_hook") or declares(backend, "spells_hooks"):
+        return None
+    return f"the case has a communication hook, and the template of {backend} has no wrapper that takes one"

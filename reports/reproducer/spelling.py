@@ -162,8 +162,6 @@ def sharding(case: Case, *, outermost: bool) -> str:
         given.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
     if case.sharded_by.offload:
         given.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
-    if case.sharded_by.ignored is not None:
-        given.append("ignored_params=ignored")
     return "".join(f", {one}" for one in given)
 
 

@@ -127,15 +127,20 @@ def test_a_feature_is_written_as_users_write_it(used: Feature, lines: list[str])
     assert places == sorted(places)
 
 
-def test_a_feature_without_a_spelling_is_refused_by_its_name() -> None:
-    assert "the feature distributed_checkpoint" in (
-        refusal(
-            featured(Feature(name="distributed_checkpoint", options={"step": 1, "resharded": True})),
-            "torch_ddp",
-        )
-        or ""
-    )
-    assert refusal(featured(Feature(name="maximize")), "torch_ddp") is None
+UNWRITTEN = (
+    Feature(name="distributed_checkpoint", options={"step": 1, "resharded": True}),
+    Feature(name="local_steps", options={"period": 2, "step": 0, "together": 1}),
+    Feature(name="moved_checkpoint", options={"step": 1, "layout": "whole", "files": "files", "wide": False}),
+    Feature(name="state_dict_options", options={"step": 1, "form": "full"}),
+    Feature(name="uneven_inputs", options={"batches": 1, "ranks": 1, "first": True, "shrinking": False}),
+)
+
+
+@pytest.mark.parametrize("used", UNWRITTEN, ids=lambda feature: feature.name)
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_fsdp", "xla_ddp"])
+def test_a_feature_without_a_spelling_is_refused_by_its_name(used: Feature, backend: str) -> None:
+    assert f"the feature {used.name} yet" in (refusal(featured(used), backend) or "")
+    assert refusal(featured(Feature(name="maximize")), backend) is None
 
 
 def test_a_checkpoint_of_torch_s_older_kind_is_written_whatever_the_backend_has() -> None:

@@ -1,9 +1,12 @@
 """Scripts of what wrappers are told: the arguments of `fully_shard`, styles, and losses of cut classes."""
 
 import ast
+import builtins
 
 import msgspec
 import pytest
+from forked_scripts import run_forked
+from installed_packages import needs
 from samples import a_case
 
 from difftest.cases.case import Case, Training
@@ -14,7 +17,7 @@ from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Replicate, Shard
-from difftest.cases.options import Feature, FeatureOption
+from difftest.cases.options import Feature
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
@@ -58,6 +61,23 @@ def script(case: Case, backend: str) -> str:
     text = render(case, backend, UPDATED, "a fault", plan, plain=True)
     ast.parse(text)
     return text
+
+
+def undefined(text: str) -> set[str]:
+    """The names that a script reads, and that none of its lines and no builtin defines."""
+    nodes = list(ast.walk(ast.parse(text)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    imported = [
+        alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
+    ]
+    there = (
+        {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        | {(alias.asname or alias.name).partition(".")[0] for alias in imported}
+        | {node.arg for node in nodes if isinstance(node, ast.arg)}
+        | {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        | {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
+    )
+    return {node.id for node in names} - there - {*dir(builtins)} - {"__file__"}
 
 
 @pytest.mark.parametrize(
@@ -178,10 +198,49 @@ def test_a_script_of_ddp_registers_the_hook(kind: str, line: str) -> None:
     assert "if isinstance(model, DistributedDataParallel):" in text
 
 
+@pytest.mark.parametrize("backend", ["torch_ddp", "xla_ddp"])
+@pytest.mark.parametrize("kind", ["bf16_compress", "power_late"])
+def test_a_script_with_a_hook_has_every_name_that_it_uses(kind: str, backend: str) -> None:
+    used = (Feature(name="communication_hook", options={"kind": kind}),)
+    text = script(msgspec.structs.replace(a_case(training=Training(steps=2)), features=used), backend)
+    assert "model.register_comm_hook(" in text
+    assert undefined(text) == set()
+
+
+def test_a_name_that_no_line_defines_is_noticed() -> None:
+    assert undefined("import math\nfor one in range(2):\n    print(math.pi, one, other)") == {"other"}
+
+
+@pytest.mark.parametrize("backend", ["torch_compile", "torch_fsdp", "xla_spmd"])
+def test_no_script_registers_a_hook_with_what_is_not_ddp(backend: str) -> None:
+    used = (Feature(name="communication_hook", options={"kind": "allreduce"}),)
+    assert "no wrapper that takes one" in (refusal(sharded(features=used), backend) or "")
+
+
+MUON = Feature(name="muon", options={"nesterov": True, "rate": 0.03125})
+EVENT = Feature(name="optimizer_event")
+
+
 def test_a_script_has_muon_over_matrices() -> None:
-    options: dict[str, FeatureOption] = {"nesterov": True, "rate": 0.03125}
-    text = script(sharded(features=(Feature(name="muon", options=options),)), "torch_fsdp")
-    assert "torch.optim.Muon([one for one in model.parameters() if one.dim() == 2], lr=0.03125" in text
+    lines = script(sharded(features=(MUON,)), "torch_fsdp")
+    assert "torch.optim.Muon([one for one in model.parameters() if one.dim() == 2], lr=0.03125" in lines
+    assert (
+        "optimizer.zero_grad()\n        for one in model.parameters():\n            one.grad = None" in lines
+    )
+
+
+def test_a_script_gives_fsdp_an_event_after_the_update() -> None:
+    text = script(sharded(features=(EVENT,)), "torch_fsdp")
+    assert 'model.set_post_optim_event(torch.Event("cpu"))' in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("used", [MUON, EVENT], ids=lambda feature: feature.name)
+def test_a_script_of_fsdp_with_a_feature_shows_no_fault_where_there_is_none(used: Feature) -> None:
+    needs("torch", reason="needs torch: pip install 'difftest[xla]'")
+    done = run_forked(script(sharded(features=(used,)), "torch_fsdp"))
+    assert done.absent, done.output
+    assert "tolerance" in done.output
 
 
 def test_a_script_applies_a_block_as_often_as_the_case_does() -> None:

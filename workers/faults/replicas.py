@@ -161,7 +161,7 @@ def neighbours_apart(session: Session, _case: Case, _rank: int) -> Session:
 
 @planted(
     paths=PATHS,
-    about="ranks without a batch end what they know before the others do",
+    about="ranks without a batch do not get the last model of the others",
     backends=DDP,
     blame=SHARDING,
     reaches=lambda case: of(case, uneven_inputs.Options) is not None and case.world_size > 1,

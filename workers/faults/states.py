@@ -6,6 +6,7 @@ from torch import nn
 from difftest.cases.case import Case
 from difftest.cases.feature import has
 from workers.faults import BACKEND, planted
+from workers.faults.features import replacing
 from workers.training.features import moved_checkpoint
 from workers.training.session import Session
 
@@ -29,8 +30,7 @@ def moved_in_bfloat16(session: Session, _case: Case, _rank: int) -> Session:
             for parameter in module.parameters():
                 parameter.copy_(parameter.bfloat16())
 
-    moved_checkpoint.loaded = spoiled
-    return session
+    return replacing(session, moved_checkpoint, "loaded", spoiled)
 
 
 @planted(
@@ -49,5 +49,4 @@ def moved_without_moments(session: Session, _case: Case, _rank: int) -> Session:
         for state in optimizer.state.values():
             state["exp_avg"].zero_()
 
-    moved_checkpoint.loaded = spoiled
-    return session
+    return replacing(session, moved_checkpoint, "loaded", spoiled)

@@ -30,7 +30,8 @@ class Options(FeatureOptions, frozen=True):
         return {"nesterov": (True, False), "rate": (2.0**-5, 2.0**-7)}
 
     def spelled(self, _training: Training) -> Spelled:
-        """In place of the case's, over matrices."""
+        """In place of the case's, over matrices; the gradients of vectors are dropped."""
         matrices = f"[one for one in model.parameters() if one.dim() == {MATRIX}]"
         arguments = {"lr": python(self.rate), "nesterov": python(self.nesterov)}
-        return Spelled(kind="Muon", arguments=arguments, parameters=matrices)
+        dropped = ("for one in model.parameters():", "    one.grad = None")
+        return Spelled(kind="Muon", arguments=arguments, parameters=matrices, after=dropped)

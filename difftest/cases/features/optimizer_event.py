@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from difftest.cases.case import Case, Training
-from difftest.cases.feature import Choices, FeatureOptions
+from difftest.cases.feature import Choices, FeatureOptions, Spelled
 
 
 class Options(FeatureOptions, frozen=True):
@@ -16,5 +16,11 @@ class Options(FeatureOptions, frozen=True):
         """A case with a step after an update."""
         return {} if case.training.steps > 1 else None
 
-    def spelled(self, _training: Training) -> None:
-        """No script has one yet."""
+    def spelled(self, _training: Training) -> Spelled:
+        """An event of the CPU, which has no streams; the reference on one device waits for none."""
+        return Spelled(
+            after=(
+                "if hasattr(model, 'set_post_optim_event'):",
+                '    model.set_post_optim_event(torch.Event("cpu"))',
+            )
+        )

@@ -39,8 +39,9 @@ def hooks(options: Options) -> Hooks:
         return module
 
     def before(progress: TrainingProgress) -> None:
-        if progress.step == options.step:
+        if progress.step == 0:
             _require_ranks(progress.module)
+        if progress.step == options.step:
             with folder_of_all() as folder, own_errors():
                 _move(progress, hosts.pop(), options, folder)
 
@@ -62,8 +63,8 @@ def _move(progress: TrainingProgress, host: nn.Module, options: Options, folder:
     device = next(progress.module.parameters()).device
     other = PLACED[options.layout](host.to(device, torch.float64 if options.wide else dtype))
     kind: Any = type(progress.optimizer)
-    known = signature(kind.__init__).parameters  # AdamW's defaults have one that its class does not take
-    given = {name: value for name, value in progress.optimizer.defaults.items() if name in known}
+    accepted = signature(kind.__init__).parameters  # AdamW's defaults have one that its class does not take
+    given = {name: value for name, value in progress.optimizer.defaults.items() if name in accepted}
     optimizer = kind(other.parameters(), **given)
     saved(progress.module, progress.optimizer, options.files, first)
     loaded(other, optimizer, options.files, first)
@@ -136,7 +137,10 @@ def _line(module: nn.Module) -> DeviceMesh:
 
 
 def _grid(module: nn.Module) -> DeviceMesh:
-    return _mesh(module, 2, distributed.get_world_size() // 2)
+    """Two rows, or one where a smaller case has an odd number of ranks."""
+    ranks = distributed.get_world_size()
+    rows = 1 if ranks % 2 else 2
+    return _mesh(module, rows, ranks // rows)
 
 
 def _mesh(module: nn.Module, *shape: int) -> DeviceMesh:

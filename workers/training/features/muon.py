@@ -14,7 +14,7 @@ from workers.training.features import Hooks, TrainingProgress
 from workers.training.formulas import ByFormula
 
 DECAY = 0.1
-"""Its own decay."""
+"""The weight decay that torch's class has by default."""
 
 
 def hooks(options: Options) -> Hooks:

@@ -14,17 +14,20 @@ from workers.training.features import Hooks, TrainingProgress, nothing
 def hooks(_options: Options) -> Hooks:
     """Recorded after every update."""
 
-    def after(progress: TrainingProgress) -> None:
+    def before(progress: TrainingProgress) -> None:
         if not isinstance(progress.module, FSDPModule):
             msg = "what waits for an event after the update is a module of fully_shard"
             raise UnsupportedError(msg)
+
+    def after(progress: TrainingProgress) -> None:
+        assert isinstance(progress.module, FSDPModule)  # noqa: S101  as required
         device = next(progress.module.parameters()).device.type
         event = torch.Event(device)
         if device != "cpu":  # which has no streams to record in
             event.record()
         progress.module.set_post_optim_event(event)
 
-    return Hooks(after=after)
+    return Hooks(before=before, after=after)
 
 
 equal = nothing

@@ -19,8 +19,11 @@ from workers.training.features import Hooks, TrainingProgress, require_wrapped
 def hooks(options: Options) -> Hooks:
     """In the context of the module, and of an optimizer that communicates."""
 
+    def before(progress: TrainingProgress) -> None:
+        if progress.step == 0:
+            require_wrapped(progress.module, "uneven inputs")
+
     def after(progress: TrainingProgress) -> None:
-        require_wrapped(progress.module, "uneven inputs")
         if not progress.last:
             return
         own = distributed.get_rank() in having(options, progress.ranks)
@@ -30,7 +33,7 @@ def hooks(options: Options) -> Hooks:
                 progress.optimizer.step()
                 progress.optimizer.zero_grad()
 
-    return Hooks(after=after)
+    return Hooks(before=before, after=after)
 
 
 def equal(options: Options) -> Hooks:
