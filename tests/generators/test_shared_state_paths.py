@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, given, settings
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has
+from difftest.cases.layers import walk
+from difftest.cases.layers.conv import Conv
 from difftest.cases.layout import Replicate
 from generators.cases import case_at, cases
 from generators.paths import chosen
@@ -51,6 +53,14 @@ def test_states_go_through_every_layout_and_format() -> None:
     assert 0 in [one.options["step"] for one in moved]
     forms = [one for case in drawn for one in case.training_features if one.name == "state_dict_options"]
     assert "trained" in [one.options["form"] for one in forms]
+
+
+def test_most_states_reach_their_checkpoint_on_every_backend() -> None:
+    drawn = [case_at(0, index, paths=("states",), max_world_size=4) for index in range(40)]
+    unclipped = [case for case in drawn if case.training.clip_norm is None]
+    even = [case for case in unclipped if case.part_rows % case.layout.data_ranks == 0]
+    kinds = [{type(layer) for _, layer in walk(case.model.layers)} for case in even]
+    assert len(drawn) // 2 < sum(Conv not in those for those in kinds) < len(drawn)
 
 
 @quietly
