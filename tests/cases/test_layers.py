@@ -175,9 +175,14 @@ ABOUT_ONE_KIND = {
     "reports/reproducer/blocks.py": {"BuildingBlock"},
     "reports/reproducer/program.py": {"Module"},
     "difftest/cases/routed.py": {"RoutedExperts"},
-    "generators/options.py": {"Collective", "Dropout"},  # forms of a collective's factor, and of a mask
+    "generators/options.py": {"Collective", "Dropout", "Redistribute"},  # forms of a factor, a mask, a move
     "generators/paths/learned_collectives.py": {"Collective"},
-    "reports/reproducer/reproducer.py": {"Collective"},  # no script has gradients through one
+    "reports/reproducer/refusal.py": {"Collective"},  # no script has gradients through one
+    "reports/reproducer/spelling.py": {"Residual"},  # a block that is applied several times
+    "generators/models.py": {"Residual"},  # the same
+    "generators/paths/states.py": {"Conv"},  # no checkpoint of its layout
+    "difftest/cases/features/own_function.py": {"Linear"},  # which calls the function
+    "difftest/cases/gathered.py": {"Embedding"},  # which FSDP2 may leave gathered
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "reports/reproducer/script.py": {
         "Attention",
@@ -190,7 +195,7 @@ ABOUT_ONE_KIND = {
     "workers/xla/replicas.py": {"Collective"},  # operations that replicas lack
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/parts.py": {"BuildingBlock"},
-    "difftest/cases/resets.py": {"Collective"},  # its strides are options
+    "difftest/cases/resets.py": {"Collective", "Residual"},  # strides, and how often, are options
     "difftest/judge/predictions/_calls.py": {"Module"},  # a call's class has arguments, too
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},

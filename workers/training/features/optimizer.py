@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from difftest.cases.features.optimizer import CLASSES as OPTIMIZERS
-from difftest.cases.features.optimizer import Options, class_of
+from difftest.cases.features.optimizer import FACTORED, Options, class_of
 from workers.training.features import Hooks
 from workers.training.formulas import ByFormula
 
-CLASSES = {kind: getattr(torch.optim, name) for kind, name in OPTIMIZERS.items()}
+CLASSES = {kind: getattr(torch.optim, class_of(kind)) for kind in (*OPTIMIZERS, FACTORED)}
 READS_ITS_STEP = "asgd"
 """The one that keeps its count of steps on the device and reads it in every step, to compute its rate."""
 
@@ -26,7 +26,7 @@ OF_THE_CASE = ("lr", "momentum", "weight_decay")
 
 def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
-    kind = partial(getattr(torch.optim, class_of(options.kind)), foreach=options.form == "foreach")
+    kind = partial(CLASSES[options.kind], foreach=options.form == "foreach")
     return Hooks(
         kind=lambda _optimizer: _instead(kind, options),
         leaves_device=options.kind == READS_ITS_STEP,
