@@ -56,14 +56,15 @@ def defined(case: Case, of_torch: Trace) -> Trace:
 def _program(case: Case, of_torch: Trace) -> Trace:
     """A program's results, loss and gradients.
 
-    `UnsupportedError` where a definition fails: that is no fault of torch.
+    `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
+    campaign counts such a case as refused, with this reason.
     """
     (step,) = (dict(step) for step in of_torch.steps)
     weights = {name: np.asarray(value) for name, value in numbers.weights(case).items()}
     try:
         results, loss, gradients = passes.of_program(case, weights)
     except Exception as error:
-        msg = f"a definition does not take these tensors: {type(error).__name__}: {error}"
+        msg = f"a definition failed: {type(error).__name__}: {error}"
         raise UnsupportedError(msg) from error
     _put(step, Stage.FORWARD, {**results, "loss": loss})
     _put(step, Stage.BACKWARD, gradients)

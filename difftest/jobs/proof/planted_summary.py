@@ -17,7 +17,8 @@ class Planted:
     time of that, while other defects are searched for beside it. `floors` is its effect in units of the
     rounding noise; None where it was not measured, and where no case could show it. `hits` are the path and
     the fingerprint of every case that showed it, a few more than the first; none of programs, whose
-    fingerprints name the operator, so that a defect of several operators has several.
+    fingerprints name the operator, so that a defect of several operators has several;
+    none of torch itself.
     """
 
     defect: str

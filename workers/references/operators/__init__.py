@@ -50,12 +50,18 @@ def formulas() -> Mapping[str, Formula]:
     return {name: formula for file in files for name, formula in load(file).FORMULAS.items()}
 
 
-def function(call: str) -> Formula | None:
-    """The definition of an operator, which is given the module of arrays first; None where there is none."""
+def plain_name(call: str) -> str:
+    """The name under which `FORMULAS` has what is called, with or without `_foreach_`."""
     prefix = next((prefix for prefix in _PREFIXES if call.startswith(prefix)), "")
     name = call.removeprefix(prefix).removesuffix(".default")
-    if not name.endswith("__"):
-        name = name.removesuffix("_")  # the name of the form that writes into its argument
+    return (
+        name if name.endswith("__") else name.removesuffix("_")
+    )  # of the form that writes into its argument
+
+
+def function(call: str) -> Formula | None:
+    """The definition of an operator, which is given the module of arrays first; None where there is none."""
+    name = plain_name(call)
     if name.startswith(OF_EACH):
         return _of_each(name.removeprefix(OF_EACH))
     return formulas().get(name)
@@ -118,12 +124,14 @@ def _writes_alone(layer: Operator, layers: Mapping[str, Operator]) -> bool:
     target = layer.arguments[0]
     if not isinstance(target, Reference):
         return False
-    read = [name for one in layers.values() for name in one.references()]
+    read = [name for reader in layers.values() for name in reader.references()]
     if "." not in target.name:
         return True
     maker = layers.get(target.name.partition(".")[0])
     named = [name for name in read if name.startswith(f"{target.name.partition('.')[0]}.")]
-    return maker is not None and named == [target.name] and not any("." in one for one in maker.references())
+    return (
+        maker is not None and named == [target.name] and not any("." in name for name in maker.references())
+    )
 
 
 def _options(layer: Operator) -> Mapping[str, Argument]:
@@ -137,9 +145,9 @@ def _flat(bound: Mapping[str, Any]) -> Iterator[tuple[str, Argument]]:
     for name, value in bound.items():
         match value:
             case Items():
-                yield from _flat({f"{name} {at}": one for at, one in enumerate(value.items)})
+                yield from _flat({f"{name} {at}": item for at, item in enumerate(value.items)})
             case tuple():
-                yield from _flat({f"{name} {at}": one for at, one in enumerate(value)})
+                yield from _flat({f"{name} {at}": item for at, item in enumerate(value)})
             case dict():
                 yield from _flat(value)
             case _:

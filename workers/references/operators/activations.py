@@ -6,10 +6,15 @@ from typing import Literal
 
 from workers.references.layers import Array
 from workers.references.operators import Formula
-from workers.references.operators.special import erf, log1p, magnitude
+from workers.references.operators.special import constant, erf, log1p, magnitude
 
 ALPHA, SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 """The constants of SELU (Klambauer et al., 2017)."""
+
+
+def relu(np: Array, x: Array, inplace: bool = False) -> Array:
+    """0 below 0."""
+    return np.where(x > 0, x, 0.0)
 
 
 def elu(np: Array, x: Array, alpha: float = 1.0, inplace: bool = False) -> Array:
@@ -77,8 +82,8 @@ def softmin(np: Array, x: Array, dim: int, dtype: str | None = None) -> Array:
 
 
 def greatest(np: Array, x: Array, dim: int) -> Array:
-    """The greatest along `dim`, which is kept; a number's is itself."""
-    return x.max(dim, keepdims=True, initial=-np.inf) if x.ndim else x
+    """The greatest along `dim`, which is kept, without a derivative; a number's is itself."""
+    return constant(np, x.max(dim, keepdims=True, initial=-np.inf) if x.ndim else x)
 
 
 def hardtanh(np: Array, x: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
@@ -91,25 +96,21 @@ def softshrink(np: Array, x: Array, lambd: float = 0.5) -> Array:
     return np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, 0.0))
 
 
-_PLAIN: Mapping[str, Formula] = {
+_FUNCTIONAL: Mapping[str, Formula] = {
     "celu": celu,
     "elu": elu,
     "gelu": gelu,
     "glu": glu,
-    "hardshrink": lambda np, x, lambd=0.5: np.where(np.abs(x) <= lambd, 0.0, x),
     "hardsigmoid": lambda np, x: hardtanh(np, x / 6 + 0.5, 0.0, 1.0),
     "hardswish": lambda np, x: x * hardtanh(np, x / 6 + 0.5, 0.0, 1.0),
     "hardtanh": hardtanh,
     "leaky_relu": lambda np, x, negative_slope=0.01: np.where(x > 0, x, negative_slope * x),
-    "log_softmax": log_softmax,
     "logsigmoid": lambda np, x: np.minimum(x, 0.0) - log1p(np, np.exp(-np.abs(x))),
     "mish": mish,
-    "prelu": prelu,
-    "relu": lambda np, x: np.where(x > 0, x, 0.0),
+    "relu": relu,
     "relu6": lambda np, x: hardtanh(np, x, 0.0, 6.0),
     "selu": selu,
     "silu": lambda np, x: x / (1 + np.exp(-x)),
-    "softmax": softmax,
     "softmin": softmin,
     "softplus": softplus,
     "softshrink": softshrink,
@@ -117,11 +118,12 @@ _PLAIN: Mapping[str, Formula] = {
     "tanhshrink": lambda np, x: x - np.tanh(x),
     "threshold": lambda np, x, threshold, value: np.where(x > threshold, x, value),
 }
-_OF_TORCH = ("celu", "log_softmax", "prelu", "relu", "selu", "softmax", "threshold")
 
 FORMULAS: Mapping[str, Formula] = {
-    **{f"nn.functional.{name}": formula for name, formula in _PLAIN.items()},
-    **{name: _PLAIN[name] for name in _OF_TORCH},
-    "special.log_softmax": log_softmax,
-    "special.softmax": softmax,
+    **{f"nn.functional.{name}": formula for name, formula in _FUNCTIONAL.items()},
+    "hardshrink": lambda np, x, lambd=0.5: np.where(np.abs(x) <= lambd, 0.0, x),
+    "log_softmax": log_softmax,
+    "prelu": prelu,
+    "relu": relu,
+    "softmax": softmax,
 }

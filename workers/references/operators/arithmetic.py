@@ -88,12 +88,8 @@ FORMULAS: Mapping[str, Formula] = {
     "rsqrt": lambda np, x: 1 / np.sqrt(x),
     "rsub": rsub,
     "sigmoid": lambda np, x: 1 / (1 + np.exp(-x)),
-    "special.expit": lambda np, x: 1 / (1 + np.exp(-x)),
-    "special.logit": lambda np, x: np.log(x / (1 - x)),
     "special.ndtr": lambda np, x: (1 + erf(np, x / math.sqrt(2))) / 2,
-    "special.round": lambda np, x: np.round(x),
     "special.xlog1py": xlog1py,
-    "special.xlogy": xlogy,
     "sub": sub,
     "xlogy": xlogy,
 }

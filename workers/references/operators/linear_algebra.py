@@ -55,6 +55,7 @@ def vecdot(_np: Array, x: Array, other: Array, *, dim: int = -1) -> Array:
 
 def vander(np: Array, x: Array, N: int | None = None) -> Array:
     """Powers of each element, from 0 on."""
+    x = np.atleast_1d(x)
     powers = [np.ones_like(x)]
     for _ in range((x.shape[-1] if N is None else N) - 1):
         powers.append(powers[-1] * x)
@@ -67,7 +68,12 @@ def multi_dot(np: Array, tensors: tuple[Array, ...]) -> Array:
 
 
 def tensordot(np: Array, one: Array, two: Array, dims: Array = 2) -> Array:
-    """Sums over some dims of both."""
+    """Sums over some dims of both; one of size 1 counts for every element of the other's."""
+    for first, second in zip(*dims, strict=True) if isinstance(dims, tuple) else ():
+        if one.shape[first] == 1:
+            two = two.sum(second, keepdims=True)
+        elif two.shape[second] == 1:
+            one = one.sum(first, keepdims=True)
     return np.tensordot(one, two, dims)
 
 
@@ -82,15 +88,10 @@ FORMULAS: Mapping[str, Formula] = {
     "linalg.cross": cross,
     "linalg.det": lambda np, x: np.linalg.det(x),
     "linalg.inv": lambda np, x: np.linalg.inv(x),
-    "linalg.matmul": lambda _np, one, two: one @ two,
     "linalg.matrix_power": matrix_power,
     "linalg.multi_dot": multi_dot,
     "linalg.vander": vander,
     "linalg.vecdot": vecdot,
-    "det": lambda np, x: np.linalg.det(x),
-    "inverse": lambda np, x: np.linalg.inv(x),
-    "matrix_power": matrix_power,
-    "nn.functional.bilinear": bilinear,
     "nn.functional.linear": linear,
     "tensordot": tensordot,
 }

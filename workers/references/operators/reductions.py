@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Literal
 
 from workers.references.layers import Array
 from workers.references.operators import Formula
-from workers.references.operators.special import magnitude
+from workers.references.operators.special import constant, magnitude
 
 Dims = int | tuple[int, ...] | None
 
@@ -94,6 +94,7 @@ def var(
     return (centred**2).sum(axes(x, dim), keepdims=keepdim) / np.float64(left)
 
 
+@wraps(var, assigned=())
 def std(np: Array, *given: Array, **options: Array) -> Array:
     """The root of the variance."""
     return np.sqrt(var(np, *given, **options))
@@ -145,9 +146,20 @@ def logsumexp(np: Array, x: Array, dim: Dims, keepdim: bool = False) -> Array:
     """The logarithm of the sum of powers."""
     over = axes(x, dim)
     most = x.max(over, keepdims=True, initial=-np.inf)
-    most = np.where(np.isfinite(most), most, 0.0)
+    most = constant(np, np.where(np.isfinite(most), most, 0.0))
     summed = np.log(np.exp(x - most).sum(over, keepdims=True)) + most
     return summed if keepdim else np.squeeze(summed, over)
+
+
+def diff(
+    np: Array, x: Array, n: int = 1, dim: int = -1, prepend: Array = None, append: Array = None
+) -> Array:
+    """Differences of neighbours, several times; `prepend` and `append` come before and after all."""
+    if not n:
+        return x
+    parts = [part for part in (prepend, x, append) if part is not None]
+    joined = np.concatenate(parts, axis=dim)
+    return np.diff(joined, min(n, joined.shape[dim]), axis=dim)
 
 
 def cumulative_trapezoid(np: Array, y: Array, x: Array = None, *, dx: float = 1.0, dim: int = -1) -> Array:
@@ -206,7 +218,7 @@ FORMULAS: Mapping[str, Formula] = {
     "cumprod": lambda np, x, dim: np.cumprod(x, dim) if x.ndim else x,
     "cumsum": lambda np, x, dim: np.cumsum(x, dim) if x.ndim else x,
     "cumulative_trapezoid": cumulative_trapezoid,
-    "diff": lambda np, x, n=1, dim=-1: np.diff(x, n, axis=dim),
+    "diff": diff,
     "linalg.norm": lambda np, x, *, dim=None, keepdim=False: vector_norm(np, x, 2, dim, keepdim),
     "linalg.vector_norm": vector_norm,
     "logsumexp": logsumexp,
@@ -221,7 +233,6 @@ FORMULAS: Mapping[str, Formula] = {
     "nansum": nansum,
     "norm": norm,
     "prod": product,
-    "special.logsumexp": logsumexp,
     "std": std,
     "std_mean": partial(_with_mean, spread=std),
     "sum": total,

@@ -9,13 +9,8 @@ from workers.references.layers import Array
 from workers.references.operators import Formula
 
 
-def _sizes(given: Sequence[Array]) -> tuple[int, ...]:
-    """Sizes that are given as one tuple or one by one."""
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
-
-
-def _tensors(given: Sequence[Array]) -> tuple[Array, ...]:
-    """Tensors that are given as one list or one by one."""
+def _listed(given: Sequence[Array]) -> tuple[Array, ...]:
+    """Sizes, dims or tensors that are given as one list, or one by one."""
     return tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
 
 
@@ -52,12 +47,12 @@ def transpose(np: Array, x: Array, dim0: int, dim1: int) -> Array:
 
 def reshape(_np: Array, x: Array, *shape: Array) -> Array:
     """The same elements in row-major order."""
-    return x.reshape(_sizes(shape))
+    return x.reshape(_listed(shape))
 
 
 def expand(np: Array, x: Array, *sizes: Array) -> Array:
     """Dims of size 1 are repeated; -1 keeps a size."""
-    wanted = _sizes(sizes)
+    wanted = _listed(sizes)
     there = (1,) * (len(wanted) - x.ndim) + x.shape
     return np.broadcast_to(
         x, tuple(own if size == -1 else size for own, size in zip(there, wanted, strict=True))
@@ -66,17 +61,17 @@ def expand(np: Array, x: Array, *sizes: Array) -> Array:
 
 def repeat(np: Array, x: Array, *times: Array) -> Array:
     """Copies beside one another."""
-    return np.tile(x, _sizes(times))
+    return np.tile(x, _listed(times))
 
 
 def permute(np: Array, x: Array, *dims: Array) -> Array:
     """Dims in another order."""
-    return np.transpose(x, _sizes(dims))
+    return np.transpose(x, _listed(dims))
 
 
-def flip(np: Array, x: Array, *dims: Array) -> Array:
+def flip(np: Array, x: Array, dims: tuple[int, ...]) -> Array:
     """In reverse along some dims."""
-    return np.flip(x, _sizes(dims))
+    return np.flip(x, dims)
 
 
 def split(np: Array, x: Array, split_size_or_sections: Array, dim: int = 0) -> tuple[Array, ...]:
@@ -113,7 +108,7 @@ def stack(np: Array, tensors: tuple[Array, ...], dim: int = 0) -> Array:
 
 def block_diag(np: Array, *tensors: Array) -> Array:
     """Matrices along the diagonal, with zeros beside them."""
-    blocks = [np.atleast_2d(one) for one in _tensors(tensors)]
+    blocks = [np.atleast_2d(tensor) for tensor in _listed(tensors)]
     width = sum(block.shape[1] for block in blocks)
     rows, left = [], 0
     for block in blocks:
@@ -125,7 +120,7 @@ def block_diag(np: Array, *tensors: Array) -> Array:
 
 def meshgrid(np: Array, *tensors: Array, indexing: Literal["ij", "xy"] = "ij") -> tuple[Array, ...]:
     """Grids of coordinates."""
-    vectors = [np.atleast_1d(one) for one in _tensors(tensors)]
+    vectors = [np.atleast_1d(tensor) for tensor in _listed(tensors)]
     return tuple(np.meshgrid(*vectors, indexing=indexing))
 
 
@@ -179,7 +174,9 @@ def channel_shuffle(np: Array, x: Array, groups: int) -> Array:
 
 
 def gather(np: Array, x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
-    """Along `dim` the elements that `index` names; it may be smaller in the other dims."""
+    """Along `dim` the elements that `index` names; it may be smaller in others, and of any shape if empty."""
+    if not index.size:
+        return np.zeros(index.shape)
     if not x.ndim or not index.ndim:
         return np.broadcast_to(x.reshape(-1)[0], index.shape)
     dim %= x.ndim
@@ -199,6 +196,8 @@ def placed(np: Array, x: Array, dim: int, index: Array) -> Array:
 
 def index_add(np: Array, x: Array, dim: int, index: Array, source: Array, *, alpha: float = 1) -> Array:
     """Slices of `source` are added to those of a dim that `index` names."""
+    if not x.ndim:
+        return index_add(np, x[None], 0, index, source.reshape(-1), alpha=alpha)[0]
     added = np.tensordot(placed(np, x, dim, index), np.moveaxis(source, dim, 0), 1)
     return x + alpha * np.moveaxis(added, 0, dim)
 
@@ -212,20 +211,17 @@ def index_fill(np: Array, x: Array, dim: int, index: Array, value: float) -> Arr
 
 
 _PLAIN: Mapping[str, Formula] = {
-    "alias": lambda _np, x: x,
     "atleast_1d": lambda np, *given: _each(np.atleast_1d, given),
     "atleast_2d": lambda np, *given: _each(np.atleast_2d, given),
     "atleast_3d": lambda np, *given: _each(np.atleast_3d, given),
     "block_diag": block_diag,
-    "broadcast_tensors": lambda np, *given: tuple(np.broadcast_arrays(*_tensors(given))),
+    "broadcast_tensors": lambda np, *given: tuple(np.broadcast_arrays(*_listed(given))),
     "broadcast_to": expand,
     "cat": cat,
     "channel_shuffle": channel_shuffle,
     "chunk": chunk,
     "clone": lambda _np, x: x,
     "column_stack": lambda np, tensors: np.column_stack(list(tensors)),
-    "concat": cat,
-    "concatenate": cat,
     "constant_pad_nd": lambda np, x, pad_, value=0: pad(np, x, pad_, "constant", value),
     "contiguous": lambda _np, x: x,
     "diag": lambda np, x, diagonal=0: np.diag(x, diagonal),
@@ -246,7 +242,6 @@ _PLAIN: Mapping[str, Formula] = {
     "masked_fill": lambda np, x, mask, value: np.where(mask, value, x),
     "meshgrid": meshgrid,
     "mH": lambda np, x: np.swapaxes(x, -1, -2),
-    "moveaxis": lambda np, x, source, destination: np.moveaxis(x, source, destination),
     "movedim": lambda np, x, source, destination: np.moveaxis(x, source, destination),
     "mT": lambda np, x: np.swapaxes(x, -1, -2),
     "narrow": lambda _np, x, dim, start, length: _along(x, dim, slice(start, start + length)),
@@ -263,7 +258,6 @@ _PLAIN: Mapping[str, Formula] = {
     "split_with_sizes": split,
     "squeeze": squeeze,
     "stack": stack,
-    "swapdims": transpose,
     "T": lambda _np, x: x.T,
     "t": lambda _np, x: x.T,
     "take": lambda _np, x, index: x.reshape(-1)[index],
@@ -284,12 +278,28 @@ _PLAIN: Mapping[str, Formula] = {
 
 def _each(function: Formula, given: Sequence[Array]) -> Array:
     """The result for one tensor, or for each of several."""
-    parts = tuple(function(one) for one in _tensors(given))
+    parts = tuple(function(tensor) for tensor in _listed(given))
     several = len(given) > 1 or isinstance(given[0], tuple)
     return parts if several else parts[0]
 
 
+_COPIED = (
+    "diagonal",
+    "expand",
+    "narrow",
+    "permute",
+    "split_with_sizes",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+    "view",
+)
+"""The views that torch has as copies too."""
+
 FORMULAS: Mapping[str, Formula] = {
     **_PLAIN,
-    **{f"{name}_copy": formula for name, formula in _PLAIN.items() if "." not in name},
+    "alias_copy": lambda _np, x: x,
+    **{f"{name}_copy": _PLAIN[name] for name in _COPIED},
 }

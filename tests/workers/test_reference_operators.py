@@ -1,0 +1,219 @@
+"""Definitions of operators: they compute what torch computes, of every sample that they take."""
+
+import importlib
+import itertools
+import math
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from installed_packages import needs
+from sample_programs import a_program
+
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.layers.operator import Operand, Operator, Reference
+from difftest.cases.twins import twin
+from difftest.findings.ledger import read_ledger
+from difftest.ground import plugins
+from difftest.ground.errors import UnsupportedError
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.outcome import Trace
+from difftest.judge.stage import Stage
+from generators.cases import case_at
+from generators.operators import table
+from generators.operators.table import OperatorEntry, Sample
+from workers import backends, sides
+from workers.references import definition, operators
+from workers.references.operators import named
+
+SEED, PROGRAMS = 7, 60
+
+
+def test_every_named_operator_is_a_function_of_numpy_and_no_operator_has_two_definitions() -> None:
+    named_by_numpy = {*named.SAME_NAME, *named.OTHER_NAME.values()}
+    assert [name for name in sorted(named_by_numpy) if not callable(getattr(np, name, None))] == []
+    defined = [name for kind in plugins.names(operators.__name__) for name in operators.load(kind).FORMULAS]
+    assert sorted(defined) == sorted({*defined})
+    assert operators.function("torch.no_such_operator") is None
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "expected"),
+    [
+        ("torch.rsqrt", [4.0], 0.5),
+        ("Tensor.mul", [3.0, -2.0], -6.0),
+        ("Tensor.mul_", [3.0, -2.0], -6.0),
+        ("torch.nn.functional.softsign", [-3.0], -0.75),
+        ("torch.logit", [0.5], 0.0),
+        ("torch.rsub", [1.0, 5.0], 4.0),
+        ("Tensor.__rpow__", [3.0, 2.0], 8.0),
+        ("torch.nn.functional.mse_loss", [1.0, 3.0], 4.0),
+        ("torch.lerp", [2.0, 4.0, 0.25], 2.5),
+        ("torch.nn.functional.hardswish", [1.5], 1.125),
+        ("torch.linalg.vector_norm", [[3.0, -4.0]], 5.0),
+        ("torch.var", [[1.0, 3.0]], 2.0),
+        ("torch.logsumexp", [[0.0, 0.0], 0], math.log(2)),
+        ("torch.trapezoid", [[1.0, 3.0, 5.0]], 6.0),
+        ("torch.linalg.det", [[[2.0, 0.0], [7.0, 3.0]]], 6.0),
+        ("torch.nn.functional.cross_entropy", [[0.0, 0.0], 1], math.log(2)),
+        ("torch.nn.functional.kl_div", [[0.0], [1.0]], 0.0),
+        ("torch.nn.functional.triplet_margin_loss", [[[0.0]], [[0.0]], [[0.0]]], 1.0),
+    ],
+)
+def test_an_operator_is_what_its_documentation_says(call: str, given: list[Any], expected: float) -> None:
+    definition = operators.function(call)
+    assert definition is not None
+    tensors = [
+        one if isinstance(one, int) and call == "torch.logsumexp" else np.asarray(one) for one in given
+    ]
+    assert definition(np, *tensors) == pytest.approx(expected, rel=1e-15, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "shape"),
+    [
+        ("torch.flatten", {"start_dim": 1}, (2, 12)),
+        ("torch.transpose", {"dim0": 0, "dim1": -1}, (4, 3, 2)),
+        ("torch.unsqueeze", {"dim": -1}, (2, 3, 4, 1)),
+        ("torch.nn.functional.pad", {"pad": (1, -1, 2, 0)}, (2, 5, 4)),
+        ("torch.select", {"dim": 1, "index_": 0}, (2, 4)),
+        ("torch.tile", {}, (2, 3, 4)),
+    ],
+)
+def test_an_operator_of_places_has_the_documented_shape(
+    call: str, options: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    definition = operators.function(call)
+    assert definition is not None
+    given = () if options else ((1, 1, 1),)
+    assert definition(np, np.zeros((2, 3, 4)), *given, **options).shape == shape
+
+
+INPUT = Operand(shape=(4,))
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        ({"call": "torch.softmax", "arguments": (Reference(name="input"), 0)}, ""),
+        ({"call": "torch.round", "options": {"decimals": 3}}, "with these arguments"),
+        ({"call": "torch.norm", "arguments": (Reference(name="input"), "nuc")}, "of this kind"),
+        ({"call": "torch.neg", "operands": {"input": Operand(shape=(4,), dtype="int64")}}, "these tensors"),
+        ({"call": "torch.polygamma"}, "no definition of an operator"),
+        ({"call": "Tensor.neg_", "form": "inplace"}, ""),
+    ],
+)
+def test_a_definition_refuses_arguments_that_it_does_not_have(operator: dict[str, Any], words: str) -> None:
+    plain = {"operands": {"input": INPUT}, "arguments": (Reference(name="input"),)}
+    case = a_program(Operator(operator="an operator", **plain | operator))
+    reason = operators.lacks(case)
+    assert words in reason
+    assert bool(words) == bool(reason)
+
+
+def test_a_definition_that_fails_is_refused_and_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(np: Any, x: Any) -> Any:  # noqa: ANN401  arrays
+        msg = "no such dim"
+        raise IndexError(msg)
+
+    monkeypatch.setattr(operators, "function", lambda _call: failing)
+    case = a_program(
+        Operator(
+            operator="neg", call="torch.neg", operands={"input": INPUT}, arguments=(Reference(name="input"),)
+        )
+    )
+    with pytest.raises(UnsupportedError, match="no such dim"):
+        definition.defined(case, Trace(steps=({},)))
+
+
+def test_what_is_written_into_a_given_tensor_has_no_loss() -> None:
+    plain: dict[str, Any] = {"operands": {"input": INPUT}, "arguments": (Reference(name="input"),)}
+    out = {
+        "form": "out",
+        "operands": {"input": INPUT, "out": INPUT},
+        "options": {"out": Reference(name="out")},
+    }
+    for more, has_loss in (({}, True), (out, False)):
+        case = a_program(Operator(operator="an operator", call="torch.neg", **plain | more))
+        weights = numbers.weights(case)
+        computed = operators.results(case, weights, np)
+        assert (computed["0.output"] == -weights["0.input"]).all()
+        assert (operators.loss(case, computed, np) is not None) == has_loss
+
+
+def defined(entry: OperatorEntry) -> Iterator[tuple[Case, Sample]]:
+    """The twins of an operator's samples that its definition takes."""
+    for sample in entry.samples:
+        case = twin(a_program(entry.operator(sample, form=entry.form)))
+        if not operators.lacks(case):
+            yield case, sample
+
+
+@pytest.mark.long
+def test_every_definition_computes_samples_of_torchs_database_and_every_sample_that_it_takes() -> None:
+    computed, wrong = set[str](), []
+    for entry in table.usable():
+        for case, sample in defined(entry):
+            with np.errstate(all="ignore"):
+                results = operators.results(case, numbers.weights(case), np)
+            actual = {name.removeprefix("0."): value.shape for name, value in results.items()}
+            expected = {result.name: result.shape for result in sample.results}
+            wrong += [] if actual == expected else [(entry.name, actual, expected)]
+            computed.add(operators.plain_name(entry.calls[entry.form]))
+    assert wrong == []
+    assert [name for name in operators.formulas() if name not in computed] == []
+
+
+@pytest.mark.slow
+def test_every_definition_agrees_with_torch_on_a_sample_with_its_gradients() -> None:
+    needs("torch")
+    needs("jax")
+    first = [next(defined(entry), None) for entry in table.usable()]
+    verdicts = {case.model.layers[0].title: compared(case).verdict for case, _ in filter(None, first)}
+    assert {name: verdict for name, verdict in verdicts.items() if verdict != "agree"} == {}
+    assert len(verdicts) >= len(operators.formulas())
+
+
+def compared(case: Case) -> Comparison:
+    """A twin by its definitions and by torch."""
+    truth, actual = (ran(case, backends.load(name)) for name in ("oracle", "definitions"))
+    return compare(case, "definitions", sides.DEFINITION, truth, actual)
+
+
+@pytest.mark.slow
+def test_an_alpha_that_torch_has_in_float32_is_found_and_is_in_the_ledger() -> None:
+    needs("torch")
+    needs("jax")
+    (case,) = itertools.islice((case for case, _ in defined(table.operators()["nn.functional.celu"])), 1, 2)
+    (shown,) = compared(case).divergences
+    entry = read_ledger().entry(shown, case, date(2026, 11, 28))
+    assert entry
+    assert "celu_alpha_in_float32" in entry.upstream
+    forward = msgspec.structs.replace(shown, check="outputs", stage=Stage.FORWARD)
+    assert read_ledger().entry(forward, case, date(2026, 11, 28)) is None
+
+
+@pytest.mark.slow
+def test_definitions_agree_with_torch_on_generated_programs() -> None:
+    needs("torch")
+    needs("jax")
+    reference, titles, wrong = backends.load("definitions"), set[str](), []
+    for index in range(PROGRAMS):
+        case = twin(case_at(SEED, index, paths=("operators",), max_world_size=2))
+        if not reference.unsupported(case):
+            titles |= {layer.title for layer in case.model.layers}
+            comparison = compared(case)
+            wrong += [] if comparison.verdict == "agree" else [(case.id, comparison.reason)]
+    assert wrong == []
+    assert len(titles) > PROGRAMS / 4
+
+
+def ran(case: Case, backend: backends.Backend) -> Trace:
+    """A run in this process."""
+    train = importlib.import_module("workers.training.train").train
+    with backend.session(case, 0, "") as joined:
+        return joined.replay(lambda session: train(case, session, lambda *_: None), joined)
