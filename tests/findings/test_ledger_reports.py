@@ -183,7 +183,7 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
         (
             updated("torch_ddp"),
             joined("sharded_optimizer", "uneven_inputs"),
-            "feature.sharded_optimizer",
+            "feature.uneven_inputs",
             "under Join",
         ),
         (
