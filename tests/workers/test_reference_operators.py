@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import math
+import warnings
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -173,7 +174,8 @@ def test_every_definition_agrees_with_torch_on_a_sample_with_its_gradients() -> 
     needs("torch")
     needs("jax")
     first = [next(defined(entry), None) for entry in table.usable()]
-    verdicts = {case.model.layers[0].title: compared(case).verdict for case, _ in filter(None, first)}
+    with warnings.catch_warnings(action="ignore"):  # torch.cross warns of a sample without `dim`
+        verdicts = {case.model.layers[0].title: compared(case).verdict for case, _ in filter(None, first)}
     assert {name: verdict for name, verdict in verdicts.items() if verdict != "agree"} == {}
     assert len(verdicts) >= len(operators.formulas())
 
