@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
 from generators import features as training_features
-from generators.chances import always, sometimes, weighted
+from generators.chances import always, sometimes
 from generators.models import Purpose
 from generators.paths import data_parallel, drawn_alone
 
@@ -48,13 +48,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """
     if not draw(sometimes(one_in=4)):
         case = _usual(case)
-    fitting = [(weight, name) for weight, name in OFTEN if training_features.fits(name, case)]
-    names = [draw(weighted(*fitting))]
-    beside = [name for name in BESIDE if name not in names and _fits_beside(name, names[0], case)]
-    if draw(st.booleans()) and beside:
-        names.append(draw(st.sampled_from(beside)))
-    features = tuple(training_features.drawn(draw, name, case) for name in names)
-    return msgspec.structs.replace(case, features=features)
+    return draw(training_features.with_features(case=case, often=OFTEN, beside=BESIDE))
 
 
 def _usual(case: Case) -> Case:
@@ -62,7 +56,3 @@ def _usual(case: Case) -> Case:
     start = msgspec.structs.replace(case.start, accumulation="loop")
     data = msgspec.structs.replace(case.data, regime="normal")
     return msgspec.structs.replace(case, training=training, start=start, data=data, dtype="float32")
-
-
-def _fits_beside(name: str, other: str, case: Case) -> bool:
-    return training_features.fits(name, case) and training_features.together(name, other, case)

@@ -18,7 +18,7 @@ from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from generators import features as training_features
 from generators import layouts as places
-from generators.chances import always, mixed, sometimes, weighted
+from generators.chances import always, mixed, sometimes
 from generators.models import Purpose
 from generators.paths import drawn_alone, wrappers
 
@@ -76,17 +76,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         case = _even_and_unclipped(case)
     if case.training.steps == 1:
         case = msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, steps=2))
-    fitting = [(weight, name) for weight, name in OFTEN if training_features.fits(name, case)]
-    names = [draw(weighted(*fitting))]
-    beside = [
-        name
-        for name in BESIDE
-        if training_features.fits(name, case) and training_features.together(names[0], name, case)
-    ]
-    if draw(st.booleans()) and beside:
-        names.append(draw(st.sampled_from(beside)))
-    features = tuple(training_features.drawn(draw, name, case) for name in names)
-    return msgspec.structs.replace(case, features=features)
+    return draw(training_features.with_features(case=case, often=OFTEN, beside=BESIDE))
 
 
 def _even_and_unclipped(case: Case) -> Case:

@@ -27,6 +27,9 @@ WARM = 2
 LEAST_RATE = 2.0**-10
 """A `min_compression_rate` at which every matrix is factored, however little that saves."""
 
+FULL_RANK = 4096
+"""A rank that no matrix has; torch takes the least of a matrix's sizes in its place."""
+
 LOOPED = 2
 """The greatest rank that torch makes orthogonal by Gram and Schmidt."""
 
@@ -96,9 +99,9 @@ class Options(FeatureOptions, frozen=True):
             case "power_late" | "batched_power_late":
                 hook, state = self.kind.removesuffix("_late"), f"1, start_powerSGD_iter={LONGER}"
             case "power":
-                hook, state = "power", f"4096, {plain}, {whole}"
+                hook, state = "power", f"{FULL_RANK}, {plain}, {whole}"
             case "power_warm":
-                hook, state = "power", f"4096, start_powerSGD_iter={WARM}, {whole}"
+                hook, state = "power", f"{FULL_RANK}, start_powerSGD_iter={WARM}, {whole}"
             case "batched_power":
                 hook, state = "batched_power", f"side, {plain}, {whole}"
             case _:

@@ -28,11 +28,8 @@ class Options(FeatureOptions, frozen=True):
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """Replicas with as many rows each, whose gradients no option changes, in one part."""
-        whole = sharded_optimizer.is_whole(case) and case.world_size > 1
-        rows = case.training.accumulation == 1 and case.part_rows % case.world_size == 0
-        beside = all(feature.name in BESIDE for feature in case.training_features)
-        changed = case.training.clip_norm is not None or not beside
-        if not whole or not rows or changed or case.data.learnable:
+        changed = case.training.clip_norm is not None or case.data.learnable
+        if changed or not sharded_optimizer.in_equal_shares(case, BESIDE):
             return None
         groups = tuple(size for size in range(1, case.world_size) if case.world_size % size == 0)
         return {"period": (2, 3), "step": range(case.training.steps), "together": groups}

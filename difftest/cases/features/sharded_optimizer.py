@@ -1,5 +1,7 @@
 """An optimizer whose state is sharded over replicas."""
 
+from collections.abc import Collection
+
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 from difftest.cases.layout import Replicate
@@ -30,3 +32,10 @@ class Options(FeatureOptions, frozen=True):
 def is_whole(case: Case) -> bool:
     """Whether every rank has every parameter whole."""
     return all(at == Replicate() for placements in case.layout.parameters.values() for at in placements)
+
+
+def in_equal_shares(case: Case, beside: Collection[str]) -> bool:
+    """Whether replicas have as many rows each, in one part, and no feature but those of `beside`."""
+    rows = case.training.accumulation == 1 and case.part_rows % case.world_size == 0
+    others = any(feature.name not in beside for feature in case.training_features)
+    return is_whole(case) and case.world_size > 1 and rows and not others

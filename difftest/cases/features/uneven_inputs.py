@@ -28,10 +28,7 @@ class Options(FeatureOptions, frozen=True):
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """Replicas with as many rows each. A static graph may not end early, which torch refuses."""
-        whole = sharded_optimizer.is_whole(case) and case.world_size > 1
-        rows = case.training.accumulation == 1 and case.part_rows % case.world_size == 0
-        beside = all(feature.name in BESIDE for feature in case.training_features)
-        if not whole or not rows or case.replication.static_graph or not beside:
+        if case.replication.static_graph or not sharded_optimizer.in_equal_shares(case, BESIDE):
             return None
         return {
             "batches": (1, 2),

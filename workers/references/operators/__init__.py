@@ -54,9 +54,7 @@ def plain_name(call: str) -> str:
     """The name under which `FORMULAS` has what is called, with or without `_foreach_`."""
     prefix = next((prefix for prefix in _PREFIXES if call.startswith(prefix)), "")
     name = call.removeprefix(prefix).removesuffix(".default")
-    return (
-        name if name.endswith("__") else name.removesuffix("_")
-    )  # of the form that writes into its argument
+    return name if name.endswith("__") else name.removesuffix("_")  # `add_` is `add` into its argument
 
 
 def function(call: str) -> Formula | None:

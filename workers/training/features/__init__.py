@@ -111,8 +111,8 @@ def require_wrapped(module: nn.Module, what: str, devices: Sequence[str] = TORCH
     if not isinstance(module, DistributedDataParallel):
         msg = f"{what} need a module in DistributedDataParallel"
         raise UnsupportedError(msg)
-    if (found := next(module.parameters()).device.type) not in devices:
-        msg = f"{what} are for {' and '.join(devices)}; the module is on {found}"
+    if (device := next(module.parameters()).device.type) not in devices:
+        msg = f"{what} are for {' and '.join(devices)}; the module is on {device}"
         raise UnsupportedError(msg)
 
 

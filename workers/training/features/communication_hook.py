@@ -7,6 +7,7 @@ shares are in that basis.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, cast
 
 import torch
@@ -16,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from difftest.cases.features.communication_hook import (
     FACTORED,
+    FULL_RANK,
     LATE,
     LEAST_RATE,
     LONGER,
@@ -25,9 +27,6 @@ from difftest.cases.features.communication_hook import (
 )
 from workers.training.features import TORCH_DEVICES, Hooks, TrainingProgress, require_wrapped
 from workers.training.features.autocast import simulate
-
-FULL_RANK = 4096
-"""A rank that no matrix has; torch takes the least of a matrix's sizes in its place."""
 
 
 def hooks(options: Options) -> Hooks:
@@ -127,10 +126,7 @@ def _cast(tensor: Tensor, dtype: str) -> Tensor:
 
 
 def _sum(tensors: Sequence[Tensor]) -> Tensor:
-    total = tensors[0]
-    for tensor in tensors[1:]:
-        total = total + tensor
-    return total
+    return reduce(torch.add, tensors)
 
 
 def _factored(progress: TrainingProgress) -> None:
