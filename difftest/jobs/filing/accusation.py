@@ -56,8 +56,8 @@ class Accusation:
         """
         if self.verdict.kind not in ("pass", "crash"):
             return {}
-        found, given = self.smallest, self.smallest.call.arguments if self.smallest.call else ()
-        made = {BEFORE: (found.before, found.expected), AFTER: (found.after, found.actual)}
+        smallest, given = self.smallest, self.smallest.call.arguments if self.smallest.call else ()
+        made = {BEFORE: (smallest.before, smallest.expected), AFTER: (smallest.after, smallest.actual)}
         return {
             name: "\n".join((without_origins(each.text).strip(), *_numbers(given, results), ""))
             for name, (each, results) in made.items()

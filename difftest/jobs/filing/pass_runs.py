@@ -214,14 +214,14 @@ def _ran(command: list[str], folder: Path, dump: Path) -> PassRun:
 
 
 def _calls(folder: Path) -> Sequence[tuple[str, str, Call]]:
-    found = list[tuple[str, str, Call]]()
+    calls = list[tuple[str, str, Call]]()
     for file in sorted(folder.glob("call*.npz")):
         with np.load(file) as kept:
             arrays: dict[str, Any] = {key: kept[key] for key in kept.files}
         given = tuple(arrays[key] for key in _keys(arrays, "a"))
         made = tuple(arrays[key] for key in _keys(arrays, "r"))
-        found.append((str(arrays["name"]), str(arrays["program"]), Call(arguments=given, results=made)))
-    return found
+        calls.append((str(arrays["name"]), str(arrays["program"]), Call(arguments=given, results=made)))
+    return calls
 
 
 def _keys(arrays: dict[str, Any], letter: str) -> list[str]:

@@ -99,10 +99,10 @@ def smallest(verdict: Verdict, python: str = sys.executable) -> Verdict:
     """
     candidates = first_candidates(verdict) if verdict.kind == "pass" else ()
     for _ in range(ROUNDS):
-        found = _first_accusing(candidates, verdict.guilty, python)
-        if found is None:
+        accusing = _first_accusing(candidates, verdict.guilty, python)
+        if accusing is None:
             return verdict
-        candidates, verdict = tuple(found[0].smaller()), found[1]
+        candidates, verdict = tuple(accusing[0].smaller()), accusing[1]
     return verdict
 
 
