@@ -9,7 +9,6 @@ import pytest
 LONG = {
     "test_service.py": 400,
     "test_upstream.py": 300,
-    "test_chaos.py": 240,
     "test_rates.py": 150,
     "test_vacuous_faults.py": 130,
     "test_recorded.py": 97,
