@@ -57,10 +57,9 @@ def descriptions(folder: Path, named: Sequence[str], meshes: Sequence[Mesh]) -> 
 
 
 def described_in(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Description:
-    """What is known of a source in a folder, which becomes the working directory, with zygotes of its own."""
+    """What is known of a source in a folder, which becomes the working directory."""
     written(folder, text)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
     return described("model.py:build", (Mesh((("dp", 2),)),))
 
 
