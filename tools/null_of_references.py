@@ -1,10 +1,11 @@
 """The null campaign of references, on one core and without Ray: twins of generated cases.
 
-python -m tools.null_of_references OUT SECONDS SEED
+python -m tools.null_of_references OUT SECONDS SEED [EACH]
 
-Seven programs of operators follow each training. Each twin runs as in a campaign, on both references, and
-with as much noise; what differs is compared again with more. Every twin is a line of the file OUT, so that
-the same command goes on where it was cut off. In the end, or with 0 SECONDS, the summary of OUT is printed.
+One twin in EACH, by default 8, is of a training, the others are of programs of operators. Each runs as in a
+campaign, on both references, and with as much noise; what differs is compared again with more. Every twin is
+a line of the file OUT, so that the same command goes on where it was cut off. In the end, or with 0 SECONDS,
+the summary of OUT is printed.
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ from workers.training.train import train
 
 PROGRAMS = "operators"
 EACH = 8
-"""One twin in so many is of training."""
+"""One twin in so many is of a training."""
 
 TRAININGS = ("features", "tensor_parallel", "features", "blocks", "features", "data_parallel", "blocks")
 TRAININGS += ("fully_sharded", "features", "flash_attention")
@@ -49,9 +50,9 @@ BATCH = 20
 ORACLE = "oracle"
 
 
-def drawn(seed: int, number: int) -> Case:
+def drawn(seed: int, number: int, each: int) -> Case:
     """The twin of this number."""
-    training, place = divmod(number, EACH)
+    training, place = divmod(number, each)
     path = PROGRAMS if place else TRAININGS[training % len(TRAININGS)]
     return twin(case_at(seed, number, paths=(path,), max_world_size=RANKS))
 
@@ -93,9 +94,9 @@ def checked(case: Case, seconds: dict[str, float]) -> Iterator[tuple[CorrectRun,
         yield row, run.environment.get(COMPUTED, "")
 
 
-def line(seed: int, number: int) -> dict[str, Any]:
+def line(seed: int, number: int, each: int) -> dict[str, Any]:
     """One line of OUT."""
-    case, seconds = drawn(seed, number), dict[str, float]()
+    case, seconds = drawn(seed, number, each), dict[str, float]()
     own: dict[str, Any] = {"seed": seed, "number": number, "case": case.id}
     try:
         rows = [{**dataclasses.asdict(row), "computed": words} for row, words in checked(case, seconds)]
@@ -105,14 +106,14 @@ def line(seed: int, number: int) -> dict[str, Any]:
     return {**own, "operators": calls, "seconds": seconds, "rows": rows}
 
 
-def batch(out: Path, seed: int, first: int, end: float) -> None:
+def batch(out: Path, seed: int, each: int, first: int, end: float) -> None:
     """Checks twins from one number on, in this process, and adds their lines."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with out.open("a") as file:
         for number in range(first, first + BATCH):
             if time.monotonic() < end:
-                file.write(json.dumps(line(seed, number)) + "\n")
+                file.write(json.dumps(line(seed, number, each)) + "\n")
                 file.flush()
 
 
@@ -145,21 +146,28 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Checks twins until the time is over."""
-    out, seconds, seed = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    end = time.monotonic() + seconds
+    out, seconds, seed, each = (*sys.argv[1:], str(EACH))[:4]
+    check(Path(out), time.monotonic() + float(seconds), int(seed), int(each))
+    print(json.dumps(summary(lines(Path(out))), indent=1))
+
+
+def unchecked(out: Path, seed: int) -> int:
+    """The first number of a seed that has no line."""
+    return max((at["number"] + 1 for at in lines(out) if at["seed"] == seed), default=0)
+
+
+def check(out: Path, end: float, seed: int, each: int) -> None:
+    """Checks twins from the first number on that has no line, in forks of this process."""
     forks = multiprocessing.get_context("fork")
     while time.monotonic() < end:
-        first = max((at["number"] + 1 for at in lines(out) if at["seed"] == seed), default=0)
-        child = forks.Process(target=batch, args=(out, seed, first, end))
+        first = unchecked(out, seed)
+        child = forks.Process(target=batch, args=(out, seed, each, first, end))
         child.start()
         child.join()
         if child.exitcode:
-            died = max((at["number"] + 1 for at in lines(out) if at["seed"] == seed), default=0)
+            died = {"seed": seed, "number": unchecked(out, seed), "failed": f"exit {child.exitcode}"}
             with out.open("a") as file:
-                file.write(
-                    json.dumps({"seed": seed, "number": died, "failed": f"exit {child.exitcode}"}) + "\n"
-                )
-    print(json.dumps(summary(lines(out)), indent=1))
+                file.write(json.dumps(died) + "\n")
 
 
 if __name__ == "__main__":
