@@ -8,8 +8,8 @@ disk, which is empty at first; only Ray is left out. One run goes on at a time, 
 whole tree of processes counts, which other programs on the machine change little. With the defaults it takes
 two minutes. `--fresh` adds ten: every comparison again in a fresh interpreter for every rank, one at a time,
 without oracle or verdict. `--campaign 20` runs so many cases with their programs and twins, drawn as those of
-`difftest run`, and prints the share of references. `--causes 10,60,240` goes on with cases and programs of the
-seed in turn, until so many minutes of a core are used.
+`difftest run`, and prints the share of references. `--causes 10,60,240` goes on with cases and programs of
+the seed in turn, until so many minutes of a core are used.
 """
 
 import itertools
