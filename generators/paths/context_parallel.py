@@ -1,7 +1,7 @@
 """Context parallel: each sequence cut over `cp`, the parameters replicated or sharded over the same ranks.
 
-The sequence's pieces meet in attention alone. Most models attend by the sides' own kernels, without a mask
-between positions, which `context_parallel` computes on every device.
+The sequence's pieces meet in attention alone. Most models attend by the sides' own kernels, without
+segments and biases, which torch's ring of kernels lacks.
 """
 
 import functools
@@ -71,9 +71,9 @@ def _without_masks(model: Model) -> Model:
 
 
 def _plain(layer: Layer) -> Layer:
-    """The layer, attending from every position to all."""
+    """The layer, attending from every position to all, or to all before it."""
     if layer.held is not None:
         return layer.holding(tuple(map(_plain, layer.held)))
     if not isinstance(layer, FlashAttention):
         return layer
-    return msgspec.structs.replace(layer, causal=False, segments=False, bias=False, keys=layer.length)
+    return msgspec.structs.replace(layer, segments=False, bias=False, keys=layer.length)

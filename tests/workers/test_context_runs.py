@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from installed_packages import needs
 from real_runs import agrees, oracle_trace, together
@@ -17,9 +18,12 @@ from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
+from difftest.judge.outcome import Trace
 from workers import faults
 from workers.backends import torch_cp_gathered
+from workers.gpus import gpu_count
 from workers.isolate import sandbox
+from workers.torch.devices import OVER_NCCL, SHARE_VARIABLE
 
 pytestmark = pytest.mark.slow
 needs("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -80,6 +84,18 @@ def test_context_parallel_cuts_and_joins_sequences_of_a_model_without_attention(
     """Its ring of kernels needs GPUs. Everything else of it runs here."""
     case = in_pieces(mesh, WITHOUT)
     assert agrees(case, "torch_cp", outcome := sandbox.run(case, "torch_cp")), outcome
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not gpu_count(), reason="needs a GPU")
+@pytest.mark.parametrize("backend", ["torch_cp", GATHERED])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_ring_of_gpus_trains_as_the_whole(backend: str, *, sharded: bool) -> None:
+    case = msgspec.structs.replace(in_pieces(causal=True, sharded=sharded), dtype="bfloat16")
+    outcome = sandbox.run(case, backend, options={SHARE_VARIABLE: OVER_NCCL})
+    assert agrees(case, backend, outcome), outcome
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["device"] != "cpu"
 
 
 PLANTED = {

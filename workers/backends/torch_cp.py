@@ -47,7 +47,7 @@ def unsupported(case: Case) -> str | None:
         return None
     if case.dtype not in HALF_TYPES:
         return f"attends by the flash kernel; allowed: {', '.join(HALF_TYPES)}; the case is in {case.dtype}"
-    if gpu_count() < case.world_size:
+    if not devices.have_nccl(case):
         return f"needs a GPU for each of {case.world_size} ranks; there are {gpu_count()}"
     return None
 

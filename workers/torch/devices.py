@@ -43,6 +43,12 @@ def find(case: Case, rank: int) -> "torch.device":
     return torch.device("cuda", rank % usable)
 
 
+def have_nccl(case: Case) -> bool:
+    """Whether the ranks have GPUs and NCCL, without asking torch."""
+    there = gpu_count()
+    return there >= case.world_size or (there > 0 and os.environ.get(SHARE_VARIABLE, "") == OVER_NCCL)
+
+
 def _as_of_another_host() -> None:
     """Makes NCCL take this process for one of a host of its own, which it reaches by the machine's sockets.
 
