@@ -25,7 +25,7 @@ from workers.backends import torchax
 from workers.faults import VARIABLE
 from workers.gpus import VISIBLE, gpu_count
 from workers.isolate import sandbox
-from workers.torch.devices import SHARE_VARIABLE
+from workers.torch.devices import OVER_NCCL, SHARE_VARIABLE
 from workers.xla import plugin
 
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
@@ -100,6 +100,17 @@ def test_ranks_share_a_gpu_over_gloo() -> None:
     assert isinstance(outcome, Trace)
     assert outcome.environment["device"] != "cpu"
     assert outcome.environment["transport"] == ("gloo" if gpu_count() < case.world_size else "nccl")
+
+
+@a_gpu
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp"])
+def test_ranks_share_a_gpu_over_nccl(backend: str) -> None:
+    for case in itertools.islice(right_without(backend, 2), CASES_A_BACKEND):
+        outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS, options={SHARE_VARIABLE: OVER_NCCL})
+        assert agrees(case, backend, outcome, DEADLINE_SECONDS), case.id
+        assert isinstance(outcome, Trace)
+        assert outcome.environment["device"] != "cpu"
+        assert outcome.environment["transport"] == "nccl"
 
 
 @a_gpu

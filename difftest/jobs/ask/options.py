@@ -31,8 +31,8 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 USUAL_PATHS = (
-    "all but blocks, collective_layouts, experts, features, learned_collectives, modules, pipelines, "
-    "regions, replicated, several_meshes, shards, states, unused_results and wrappers"
+    "all but blocks, collective_layouts, context_parallel, experts, features, learned_collectives, modules, "
+    "pipelines, regions, replicated, several_meshes, shards, states, unused_results and wrappers"
 )
 """The paths of a campaign that names none, in words."""
 
