@@ -14,7 +14,7 @@ from difftest.cases.layers.flash_attention import BLOCK, FlashAttention
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
-from difftest.cases.layout import Mesh
+from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
@@ -50,8 +50,9 @@ def in_pieces(mesh: Mesh = RING, model: Model | None = None, *, sharded: bool = 
         layers=(Linear(inputs=5, outputs=8), Residual(layers=(attention,)), Linear(inputs=8, outputs=4)),
     )
     axes = len(mesh.axes)
-    batch, whole = (S0, S1)[-axes:], (R,) * axes
-    placed = {"": (*whole[1:], S0)} if sharded else {"": whole}
+    batch: Placements = (S0, S1)[-axes:]
+    whole: Placements = (R,) * axes
+    placed: dict[str, Placements] = {"": (*whole[1:], S0) if sharded else whole}
     return a_sharded_case(mesh, batch, placed, model=model or attending, training=PARTS, rows=4)
 
 
