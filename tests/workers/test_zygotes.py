@@ -51,7 +51,7 @@ from workers import child
 from workers.xla import devices
 for name in devices.PRELOAD:
     importlib.import_module(name)
-child.warm()
+child.warm(devices.PRELOAD)
 print(threading.active_count(), len(sys.modules["jax._src.xla_bridge"]._backends))
 before = set(sys.modules)
 import numpy, torch, torch_xla
