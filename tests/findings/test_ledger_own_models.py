@@ -33,6 +33,10 @@ FLATTENED = (
     "sharded. ', 'It cannot be performed without redistribution, which is disallowed by the operator.')"
 )
 ATTENTION = {"modules": {"": "Net", "table": "BloomAttention", "head": "Linear"}}
+THREADS = (
+    "AssertionError: no message; raised by: assert CURRENT_PATCHER is not None",
+    "RuntimeError: Metric(s) {'is_forward'} have already been set in the current context.",
+)
 CONVOLUTION = {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}}
 SHARED_MASK = "RuntimeError: MaskBuffer has been materialized with conflicting data"
 WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding strategy registered."
@@ -88,6 +92,10 @@ def name_of(shown: Divergence, case: Case) -> str:
             "shard of the weight for all of it",
         ),
         (failed(f"step 0, forward, rank 0: {STRIDE}"), {}, "whose stride is not its kernel's size"),
+        *(
+            (of_xla(f"step 0, backward, rank 0: {one}"), {}, "trace the body of scan at once")
+            for one in THREADS
+        ),
         (
             failed(f"step 0, forward, rank 0: {FLATTENED.format('_unsafe_view')}"),
             ATTENTION,
@@ -141,6 +149,7 @@ def test_a_refused_stride_is_of_the_sharded_kernel_where_parameters_are_sharded(
         (failed(f"step 0, forward, rank 0: {FLATTENED.format('view')}"), CONVOLUTION),
         (failed(f"step 0, forward, rank 0: {FLATTENED.format('_unsafe_view')}"), CONVOLUTION),
         (failed(f"step 0, forward, rank 0: {TO_PARTIAL}"), {}),
+        *((failed(f"step 0, backward, rank 0: {one}"), {}) for one in THREADS),
         (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
         (of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('renorm_cpu')}"), {}),
         (failed(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('histogram_cpu')}"), {}),
