@@ -33,6 +33,7 @@ FLATTENED = (
     "sharded. ', 'It cannot be performed without redistribution, which is disallowed by the operator.')"
 )
 ATTENTION = {"modules": {"": "Net", "table": "BloomAttention", "head": "Linear"}}
+EINSUM = FLATTENED.replace("S(1) on (4, 4, 12, 8)), [16, 12, 8]", "S(2) on (8, 4, 6, 1)), [1, 8, 24]")
 THREADS = (
     "AssertionError: no message; raised by: assert CURRENT_PATCHER is not None",
     "RuntimeError: Metric(s) {'is_forward'} have already been set in the current context.",
@@ -96,6 +97,7 @@ def name_of(shown: Divergence, case: Case) -> str:
             (of_xla(f"step 0, backward, rank 0: {one}"), {}, "trace the body of scan at once")
             for one in THREADS
         ),
+        (failed(f"step 0, forward, rank 0: {EINSUM.format('_unsafe_view')}"), {}, "einsum of a sharded dim"),
         (
             failed(f"step 0, forward, rank 0: {FLATTENED.format('_unsafe_view')}"),
             ATTENTION,
@@ -148,6 +150,7 @@ def test_a_refused_stride_is_of_the_sharded_kernel_where_parameters_are_sharded(
         (of_xla(f"step 0, forward, rank 0: {STRIDE}"), CONVOLUTION),
         (failed(f"step 0, forward, rank 0: {FLATTENED.format('view')}"), CONVOLUTION),
         (failed(f"step 0, forward, rank 0: {FLATTENED.format('_unsafe_view')}"), CONVOLUTION),
+        (failed(f"step 0, forward, rank 0: {EINSUM.format('view')}"), {}),
         (failed(f"step 0, forward, rank 0: {TO_PARTIAL}"), {}),
         *((failed(f"step 0, backward, rank 0: {one}"), {}) for one in THREADS),
         (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
