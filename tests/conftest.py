@@ -106,14 +106,8 @@ def generated_cases(tmp_path_factory: pytest.TempPathFactory) -> GeneratedCases:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The working directory of all tests of a file, whose runs of users' models share their zygotes.
-
-    Zygotes belong to a working directory, and each set of them imports torch anew.
-    """
-    from workers.isolate import zygotes  # noqa: PLC0415  few tests need it
-
+    """The working directory of all tests of a file, in which they write users' models."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("work")
         patch.chdir(folder)
-        patch.setattr(zygotes, "_zygotes", {})
         yield folder

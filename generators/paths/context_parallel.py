@@ -16,7 +16,7 @@ from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from generators import layouts as places
 from generators import models as shapes
-from generators.chances import always, mixed, weighted
+from generators.chances import always, mixed
 from generators.models import Purpose
 from generators.paths import as_drawn, drawn_alone, flash_attention
 
@@ -60,8 +60,10 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
 @st.composite
 def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     """Rows over the data axis, positions over `cp`; the parameters whole, or sharded over `cp`."""
-    over_cp = draw(weighted((1, Replicate()), (1, Shard(0))))
-    parameters = [places.same(model, over_cp if name == AXIS else Replicate()) for name in mesh.names]
+    sharded = draw(st.booleans())
+    parameters = [
+        places.same(model, Shard(0) if name == AXIS and sharded else Replicate()) for name in mesh.names
+    ]
     batch = [Shard(1) if name == AXIS else Shard(0) for name in mesh.names]
     return places.zipped(mesh=mesh, batch=batch, parameters=parameters)
 

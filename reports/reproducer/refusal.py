@@ -7,6 +7,7 @@ from difftest.cases.feature import has
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.own import Own
 from difftest.cases.routed import routed
+from difftest.cases.twins import is_twin
 from reports.reproducer import blocks, features, own
 from reports.reproducer.templates import FOLDER, PROGRAMS, backends, declares
 
@@ -18,6 +19,8 @@ def refusal(case: Case, backend: str) -> str | None:
     there = backends(PROGRAMS if case.model.is_program else FOLDER)
     if backend not in there:
         return f"there is no template for backend {backend!r}; there are: {', '.join(there)}"
+    if is_twin(case) != declares(backend, "of_twins"):
+        return f"the template of {backend} is for {'other cases' if is_twin(case) else 'twins'} alone"
     return None if case.model.is_program else _training_refusal(case, backend)
 
 

@@ -315,11 +315,16 @@ def docstring(text: str) -> str:
     )
 
 
-def numbers(values: npt.NDArray[Any]) -> str:
-    """An array's numbers as nested lists; a float has the fewest digits that identify it among float32."""
+def numbers(values: npt.NDArray[Any], dtype: str) -> str:
+    """An array's numbers as nested lists; a float has the fewest digits that identify it in the dtype.
+
+    Float32 holds the numbers of the shorter ones.
+    """
     if values.ndim:
-        return f"[{', '.join(numbers(value) for value in values)}]"
-    return str(np.float32(values)) if values.dtype.kind == "f" else str(values)
+        return f"[{', '.join(numbers(value, dtype) for value in values)}]"
+    if values.dtype.kind != "f":
+        return str(values)
+    return python(float(values)) if dtype == "float64" else str(np.float32(values))
 
 
 def table(entries: Mapping[str, str]) -> str:

@@ -21,6 +21,11 @@ UNCUT_BIAS = (
     "RuntimeError: Given weight of size [24, 3, 16, 16], expected bias to be 1-dimensional with 24 elements, "
     "but got bias of size [48] instead"
 )
+STRIDE = (
+    "RuntimeError: It requires that input_size[3] is divisible by stride[1] and stride[1] equals "
+    "kernel_size[3] when there is padding for tensor parallel convolution."
+)
+CONVOLUTION = {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}}
 SHARED_MASK = "RuntimeError: MaskBuffer has been materialized with conflicting data"
 WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding strategy registered."
 WITHOUT_KERNEL = """NotImplementedError: "{}" not implemented for 'Int'"""
@@ -71,9 +76,10 @@ def name_of(shown: Divergence, case: Case) -> str:
         ),
         (
             failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"),
-            {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}},
+            CONVOLUTION,
             "shard of the weight for all of it",
         ),
+        (failed(f"step 0, forward, rank 0: {STRIDE}"), {}, "whose stride is not its kernel's size"),
         (failed(f"step 0, backward, rank 0: {MIXED}"), {}, "a part of a chunk that is not used"),
         (
             wrong("loss", Stage.FORWARD, "loss"),
@@ -90,12 +96,27 @@ def test_what_torch_does_wrong_with_a_users_model_is_known(
 
 
 @pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("tensor_parallel", "shard of the weight for all of it"),
+        ("data_parallel", "even where nothing is sharded"),
+    ],
+)
+def test_a_refused_stride_is_of_the_sharded_kernel_where_parameters_are_sharded(
+    tmp_path: Path, path: str, reason: str
+) -> None:
+    case = msgspec.structs.replace(own_case(tmp_path, **CONVOLUTION), path=path)
+    assert reason in name_of(failed(f"step 0, forward, rank 0: {STRIDE}"), case)
+
+
+@pytest.mark.parametrize(
     ("shown", "fields"),
     [
         (failed(f"step 0, forward, rank 0: {RELEASED}"), {"modules": {"": "Net", "head": "Linear"}}),
         (failed(f"step 0, forward, rank 0: {MIXED}"), {}),
         (failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"), {}),
         (of_xla(f"step 0, forward, rank 0: {SHARED_MASK}"), {}),
+        (of_xla(f"step 0, forward, rank 0: {STRIDE}"), CONVOLUTION),
         (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
         (of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('renorm_cpu')}"), {}),
         (failed(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('histogram_cpu')}"), {}),

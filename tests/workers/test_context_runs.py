@@ -1,21 +1,12 @@
 """Context parallelism in real processes: pieces of the sequence train as the whole, and faults show."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from installed_packages import needs
+from pieces_of_sequences import GRID, RING, WITHOUT, in_pieces
 from real_runs import agrees, oracle_trace, together
-from sharded_cases import S0, S1, R, a_sharded_case
 
-from difftest.cases.case import Case, Training
-from difftest.cases.layers.embedding import Embedding
-from difftest.cases.layers.flash_attention import BLOCK, FlashAttention
-from difftest.cases.layers.layer_norm import LayerNorm
-from difftest.cases.layers.linear import Linear
-from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
-from difftest.cases.model import Model
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Trace
@@ -29,32 +20,6 @@ pytestmark = pytest.mark.slow
 needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 GATHERED = "torch_cp_gathered"
-RING = Mesh((("cp", 2),))
-GRID = Mesh((("dp", 2), ("cp", 2)))
-WITHOUT = Model(
-    sequence=8,
-    layers=(
-        Embedding(vocabulary=12, width=8),
-        Residual(layers=(LayerNorm(width=8), Linear(inputs=8, outputs=8))),
-        Linear(inputs=8, outputs=6),
-    ),
-)
-PARTS = Training(steps=2, accumulation=2, clip_norm=0.25, optimizer="momentum")
-
-
-def in_pieces(mesh: Mesh = RING, model: Model | None = None, *, sharded: bool = False, **fields: Any) -> Case:  # noqa: ANN401
-    """A case whose sequences are cut over `cp`; `fields` are those of its attention."""
-    attention = FlashAttention(width=8, heads=2, head_dim=8, length=BLOCK, keys=BLOCK, **fields)
-    attending = Model(
-        sequence=BLOCK,
-        layers=(Linear(inputs=5, outputs=8), Residual(layers=(attention,)), Linear(inputs=8, outputs=4)),
-    )
-    axes = len(mesh.axes)
-    batch, whole = (S0, S1)[-axes:], (R,) * axes
-    placed = {"": (*whole[1:], S0)} if sharded else {"": whole}
-    return a_sharded_case(mesh, batch, placed, model=model or attending, training=PARTS, rows=4)
-
-
 AGREEING = {
     "all positions": in_pieces(),
     "the past": in_pieces(causal=True),

@@ -67,7 +67,9 @@ print(sorted(name for name in set(sys.modules) - before if name.startswith(("fla
 def a_request(rank: int) -> RankRequest:
     """The request for a rank that has no case, at which it ends."""
     return RankRequest(
-        run="x", rank=rank, work=Work(backends=(), cases=(), numbers=(), folders=(), environment={})
+        run="x",
+        rank=rank,
+        work=Work(backends=(), cases=(), numbers=(), folders=(), environment={}, directory="/"),
     )
 
 

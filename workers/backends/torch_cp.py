@@ -13,8 +13,9 @@ from difftest.cases.case import Case
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layout import chunk, local_slices
 from workers import sides
+from workers.backends import _context
 from workers.gpus import gpu_count
-from workers.torch import context, devices, process_groups
+from workers.torch import devices, process_groups, ring
 from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ HALF_TYPES = ("bfloat16", "float16")
 @for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why `context_parallel` does not compute the case as its layout says, or None."""
-    if reason := context.refusal(case, pieces=PIECES, attends=_masked):
+    if reason := _context.refusal(case, pieces=PIECES, attends=_masked):
         return reason
     if case.world_size == 1:
         return None
@@ -64,7 +65,7 @@ def session(
 ) -> Iterator["Session"]:
     """Joins the process group, wraps the module over all ranks, and cuts the sequences of every part."""
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
-        joined = context.wrapped(member)
+        joined = _context.wrapped(member)
         yield with_ring(member, joined) if case.world_size > 1 else joined
 
 
@@ -101,8 +102,8 @@ def _accumulate(
     outputs, losses = list["Outputs"](), list["Tensor"]()
     for index, part in enumerate(parts):
         tensors = [session.feed(tensor) for tensor in part]
-        dims = [context.SEQUENCE] * len(tensors)
-        cut = context_parallel(member.mesh[context.AXIS], buffers=tensors, buffer_seq_dims=dims)
+        dims = [ring.SEQUENCE] * len(tensors)
+        cut = context_parallel(member.mesh[ring.AXIS], buffers=tensors, buffer_seq_dims=dims)
         with session.quiet(module, index == len(parts) - 1), cut:
             given, loss = forward(*tensors)
             with session.observe("backward", module):
@@ -119,9 +120,9 @@ def _own_piece(member: process_groups.Member, output: "Tensor") -> "Tensor":
     """
     from torch.distributed.tensor.experimental._attention import context_parallel_unshard
 
-    ring = member.mesh[context.AXIS]
-    (whole,) = context_parallel_unshard(ring, [output.detach()], [context.SEQUENCE])
-    own = chunk(whole.shape[context.SEQUENCE], ring.size(), ring.get_local_rank())
+    ranks = member.mesh[ring.AXIS]
+    (whole,) = context_parallel_unshard(ranks, [output.detach()], [ring.SEQUENCE])
+    own = chunk(whole.shape[ring.SEQUENCE], ranks.size(), ranks.get_local_rank())
     return whole[:, own]
 
 

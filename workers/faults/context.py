@@ -8,15 +8,14 @@ from torch.distributed import _functional_collectives
 from torch.distributed.device_mesh import DeviceMesh
 
 from difftest.cases.case import Case
-from workers.backends import torch_cp_gathered
 from workers.faults import SHARDING, Plant, PlantedFault, planted
 from workers.faults.features import replacing
-from workers.torch.context import AXIS
+from workers.torch import ring as of_sequences
 from workers.training.session import Session
 
 
 def _pieces(case: Case) -> int:
-    return dict(case.layout.mesh.axes).get(AXIS, 1)
+    return dict(case.layout.mesh.axes).get(of_sequences.AXIS, 1)
 
 
 def _of_pieces(*, about: str, reaches: Callable[[Case], bool]) -> Callable[[Plant], PlantedFault]:
@@ -53,7 +52,7 @@ def gathered_without_gradient(session: Session, _case: Case, _rank: int) -> Sess
 )
 def future_of_the_first_piece(session: Session, _case: Case, _rank: int) -> Session:
     """The mask forgets where a rank's piece begins."""
-    return replacing(session, torch_cp_gathered, "first_position", lambda _ring, _piece: 0)
+    return replacing(session, of_sequences, "first_position", lambda _ring, _piece: 0)
 
 
 @_of_pieces(about="gradients are averaged along the sequence, too", reaches=lambda _: True)

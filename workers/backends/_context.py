@@ -14,15 +14,12 @@ from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layout import Shard
 from workers.backends import torch_ddp, torch_fsdp
 from workers.torch import process_groups
+from workers.torch.ring import AXIS, SEQUENCE
 
 if TYPE_CHECKING:
     from torch import nn
 
     from workers.training.session import Session
-
-AXIS = "cp"
-SEQUENCE = 1
-"""The dim of a batch that is the sequence; of queries, keys and values it is the next."""
 
 
 def refusal(case: Case, *, pieces: int, attends: Callable[[FlashAttention], str | None]) -> str | None:
