@@ -7,7 +7,7 @@ end. `save_on_cpu(pin_memory=True)` brings tensors back contiguous. In float32 t
 """
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import torch
 from torch.autograd.graph import save_on_cpu
@@ -20,7 +20,7 @@ torch.manual_seed(0)
 query, key, value, weights = torch.randn(4, 2, 4, 64, 32).to("cuda", torch.bfloat16)
 
 
-def gradient(saving: AbstractContextManager) -> torch.Tensor:
+def gradient(saving):
     leaf = query.clone().requires_grad_()
     with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), saving:
         output = scaled_dot_product_attention(leaf, key, value, is_causal=True)
