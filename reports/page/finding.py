@@ -21,6 +21,7 @@ from reports.page.grid import of_pieces
 from reports.page.head import SHOWN_PACKAGES
 from reports.page.history import SEEN
 from reports.report import Report
+from reports.tracebacks import without_own_frames
 
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
@@ -99,7 +100,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str, nights: Mapping[st
         "drawing": _drawing(report, finding),
         "backend": report.spoken(divergence.backend),
         "detail": cells.cut(divergence.detail, most, "see finding.json"),
-        "log": cells.cut(divergence.log, most, "see finding.json"),
+        "log": cells.cut(without_own_frames(divergence.log), most, "see finding.json"),
         "links": [(words, f"{folder}/{name}") for name, words in FILES.items() if name in kept.files],
         "issue": reported_at(finding.upstream),
         "commands": next_commands(report, finding),

@@ -30,7 +30,7 @@ from reports.draft.refusal import refusal
 from reports.draft.releases import releases_of
 from reports.draft.rendering import render, trackers
 from reports.draft.tracker import tracker
-from reports.draft.words import without_own_frames
+from reports.tracebacks import without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = a_measurement(
@@ -452,6 +452,8 @@ TRACEBACK = """Traceback (most recent call last):
   File "/home/me/difftest/workers/training/train.py", line 81, in step
     results = self._forward_backward(step)
               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/home/me/difftest/examples/model.py", line 5, in forward
+    return self.head(x)
   File "/x/site-packages/torch/nn/modules/module.py", line 17, in _call
     return forward(*args)
   File "/x/site-packages/difftest/judge/noise.py", line 3, in run
@@ -466,6 +468,8 @@ def test_tracebacks_have_no_frames_of_difftest() -> None:
     assert (
         without_own_frames(TRACEBACK)
         == """Traceback (most recent call last):
+  File "/home/me/difftest/examples/model.py", line 5, in forward
+    return self.head(x)
   File "/x/site-packages/torch/nn/modules/module.py", line 17, in _call
     return forward(*args)
   File "/x/site-packages/torch/distributed/workers/api.py", line 5, in go
