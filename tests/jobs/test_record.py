@@ -128,10 +128,13 @@ def test_a_log_of_a_recording_says_what_is_recorded_where_and_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = list[str]()
-    done_of = activity.Working.case_done
-    monkeypatch.setattr(
-        activity.Working, "case_done", lambda self: (done_of(self), shown.append(self.line()))
-    )
+    counts = activity.Working.case_done
+
+    def case_done(working: activity.Working) -> None:
+        counts(working)
+        shown.append(working.line())
+
+    monkeypatch.setattr(activity.Working, "case_done", case_done)
     lines = record(tmp_path).stderr.splitlines()
     assert lines[0] == f"2 cases on torch_ddp; results in {tmp_path / 'bundle'}"
     assert lines[1] == "record ..."
