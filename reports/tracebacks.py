@@ -1,7 +1,9 @@
-"""Tracebacks as readers want them: those frames that are not difftest's own."""
+"""Tracebacks as readers want them: without the frames of difftest, and the last line of a user's code."""
 
 import re
+from collections.abc import Collection
 
+_LINE = re.compile(r'^ *File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+.*\n(?:    +.*\n)*', re.MULTILINE)
 _OWN = re.compile(
     r"(?:^|/)(?:generators|reports|workers|difftest/(?:campaign|cases|commands|ground|jobs|judge|records|runs))/"
@@ -12,6 +14,15 @@ _OWN = re.compile(
 def without_own_frames(text: str) -> str:
     """A traceback without the frames of difftest's files, which say nothing of the fault."""
     return _FRAME.sub(lambda frame: "" if _own(frame["file"]) else frame[0], text)
+
+
+def last_line(text: str, files: Collection[str]) -> str:
+    """Where a traceback was last in one of these files, as `model.py:63 in forward`; empty for nowhere."""
+    for frame in reversed([*_LINE.finditer(text)]):
+        for name in files:
+            if f"/{frame['file']}".endswith(f"/{name}"):
+                return f"{name}:{frame['line']} in {frame['function']}"
+    return ""
 
 
 def _own(file: str) -> bool:

@@ -21,7 +21,7 @@ from reports.page.grid import of_pieces
 from reports.page.head import SHOWN_PACKAGES
 from reports.page.history import SEEN
 from reports.report import Report
-from reports.tracebacks import without_own_frames
+from reports.tracebacks import last_line, without_own_frames
 
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
@@ -160,6 +160,7 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
         "model": _model(case) if case else "",
         "training": _training(case) if case else "",
         "where": _where(finding),
+        "in your code": last_line(divergence.log, case.model.own.files) if case and case.model.own else "",
         "greatest error": "" if ratio is None else f"{cells.shown(ratio)} x the rounding noise",
         "beside the other side": arbiter,
         "reproduced": "{} of {}".format(*finding.stable) if finding.stable[1] else "",
@@ -229,6 +230,7 @@ def _cell(words: str) -> OutcomeCell:
 
 
 def next_commands(report: Report, finding: Finding) -> list[tuple[str, str]]:
-    """The next commands about a finding, with what each does."""
+    """The next commands about a finding, with what each does; no draft is made of one that is reported."""
     target = f"{report.folder or '.'}/{CORPUS}/{finding.fingerprint}"
-    return [(f"difftest {name} {target}", about) for name, about in COMMANDS.items()]
+    drafts = ("file", "draft") if reported_at(finding.upstream) else ()
+    return [(f"difftest {name} {target}", about) for name, about in COMMANDS.items() if name not in drafts]

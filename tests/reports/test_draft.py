@@ -30,7 +30,7 @@ from reports.draft.refusal import refusal
 from reports.draft.releases import releases_of
 from reports.draft.rendering import render, trackers
 from reports.draft.tracker import tracker
-from reports.tracebacks import without_own_frames
+from reports.tracebacks import last_line, without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = a_measurement(
@@ -462,6 +462,11 @@ TRACEBACK = """Traceback (most recent call last):
     fail()
 RuntimeError: no
 """
+
+
+def test_the_last_line_of_a_traceback_in_the_users_files_is_named() -> None:
+    assert last_line(TRACEBACK, ["examples/model.py", "model.py"]) == "examples/model.py:5 in forward"
+    assert last_line(TRACEBACK, ["other.py"]) == last_line("no traceback", ["model.py"]) == ""
 
 
 def test_tracebacks_have_no_frames_of_difftest() -> None:
