@@ -167,7 +167,7 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
         "triage": triaged if finding.status else "",
         "necessary": "; ".join(finding.conditions),
         "first wrong at": "; ".join(finding.located),
-        **{f"{one} when": _changes(finding, one) for one in ANSWERS},
+        **{f"{answer} when": _changes(finding, answer) for answer in ANSWERS},
         "seen": " to ".join(dict.fromkeys(moments)),
         "first seen with": ", ".join(
             f"{name} {finding.environment[name]}" for name in SHOWN_PACKAGES if name in finding.environment

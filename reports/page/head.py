@@ -26,7 +26,7 @@ class Count(NamedTuple):
 
 def counts(report: Report) -> list[Count]:
     """The numbers in the order in which a reader wants them."""
-    groups = {one: len(causes) for one, causes in report.groups.items()}
+    groups = {standing: len(causes) for standing, causes in report.groups.items()}
     need = groups[Standing.UNKNOWN]
     number = groups[Standing.LEFT_OPEN]
     return [
