@@ -79,7 +79,7 @@ def serve(listener: socket.socket, preload: Sequence[str]) -> None:
     from workers.isolate import native_frames
 
     native_frames.compiled()
-    child.warm()
+    child.warm(preload)
     gc.freeze()  # the ranks need not look through what is imported, nor copy its pages
     gc.enable()
     _Server(listener, child.main).serve()

@@ -1,5 +1,6 @@
 """What a trial of a user's model says: what it reads and mixes, and how its rows belong together."""
 
+import copy
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -38,6 +39,7 @@ def trial_of(
     **functions: Any,  # noqa: ANN401
 ) -> Trial:
     torch.manual_seed(0)
+    code = Code(forward)
     source = ModuleType("source")
     vars(source).update(functions)
     inputs = (
@@ -47,7 +49,7 @@ def trial_of(
     )
     chosen = torch.randn(ROWS, WIDTH) if targets is None else targets
     kind: Any = "own" if "loss" in functions else "mse" if targets is None else "cross_entropy"
-    return Trial(source, Code(forward), TrialBatch({"0": inputs}, chosen), kind)
+    return Trial(source, lambda: copy.deepcopy(code), TrialBatch({"0": inputs}, chosen), kind)
 
 
 def scaled_by_a_number(x: Tensor, _: Any) -> Tensor:  # noqa: ANN401

@@ -42,9 +42,12 @@ def description(request: DescriptionRequest) -> Description:
     loops.CALLED.clear()
     origin = _origin(request.source)
     functions = origin.functions
-    module = _built(functions, origin.function, request.source)
     batch = _batch(functions)
-    trial = Trial(functions, module, batch, _loss(functions, batch))
+
+    def build() -> nn.Module:
+        return _built(functions, origin.function, request.source)
+
+    trial = Trial(functions, build, batch, _loss(functions, batch))
     trial.require_comparable()
     refused: dict[str, str] = {
         dtype: reason for dtype in DTYPES if (reason := trial.refusal(getattr(torch, dtype)))
