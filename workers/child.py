@@ -84,6 +84,7 @@ def main(request: RankRequest) -> None:
 
 def _run(request: RankRequest) -> None:
     rank, work, meeting = request.rank, request.work, request.meeting
+    os.chdir(work.directory)
     _listen_on(interface(meeting.rendezvous) if meeting else LOOPBACK)
     os.environ.update({**work.environment, **(meeting.local if meeting else {})})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -76,7 +76,9 @@ print("torchax" in sys.modules)
 def a_request(rank: int) -> RankRequest:
     """The request for a rank that has no case, at which it ends."""
     return RankRequest(
-        run="x", rank=rank, work=Work(backends=(), cases=(), numbers=(), folders=(), environment={})
+        run="x",
+        rank=rank,
+        work=Work(backends=(), cases=(), numbers=(), folders=(), environment={}, directory="/"),
     )
 
 
