@@ -66,7 +66,7 @@ def descriptions(folder: Path, named: Sequence[str], meshes: Sequence[Mesh]) -> 
 @cache
 def _describing() -> tuple[Path, WarmPython]:
     """That Python, and a folder for what it is given and gives."""
-    place = _at_exit.enter_context(own_folder("describing"))
+    place = _at_exit.enter_context(own_folder("run"))
     imported = ("torch", "torch._dynamo", "workers.own.describe")
     return place, _at_exit.enter_context(warm_python(imported, place, variables=zygotes.environment()))
 
