@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from difftest.cases.case import Case
+from difftest.cases.draws import Floats
 from difftest.judge import checks
 from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import ARGUMENTS, Divergence
@@ -31,13 +32,27 @@ lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """The right numbers of a tensor at some places of it, flattened; `maker` says what computed them.
+
+    `weights` are what a program's results are multiplied by in its loss.
+    """
+
+    places: tuple[int, ...]
+    numbers: tuple[float, ...]
+    maker: str
+    weights: Mapping[str, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """What a script must show.
 
     A wrong tensor is `tensor` at `stage` of `step`, counted from 0. For `numbers`, `tolerance` is the least
     error that shows the fault, in the tensor's units. Of a run that fails, `failure` is the exception's type,
     the signal's name or `exit status N`, and `needle` a piece of its message without numbers, empty if it has
-    none. `results` are a program's results that require a gradient, with their dtypes.
+    none. `results` are a program's results that require a gradient, with their dtypes. On a twin, `right` has
+    what a script compares torch with.
     """
 
     kind: ScriptKind
@@ -48,6 +63,7 @@ class Fault:
     failure: str = ""
     needle: str = ""
     results: Mapping[str, str] = field(default_factory=dict)
+    right: Right | None = None
 
     @property
     def fails(self) -> bool:
@@ -148,7 +164,7 @@ def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
     optimizer magnifies a gradient that is nothing but rounding, which happens with some numbers and not with
     others.
     """
-    if case.model.own:
+    if case.model.own or shown.right:
         return False
     if shown.kind not in ("numbers", "nonfinite"):
         return True

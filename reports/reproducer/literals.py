@@ -1,6 +1,7 @@
 """The numbers in a script: the case's own if they are few, otherwise how torch draws numbers of the kind."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from difftest.cases import numbers
@@ -24,16 +25,24 @@ def few(case: Case, steps: int) -> bool:
 
 def weights(case: Case) -> str:
     """The initial parameters by name, as a dict."""
-    return spelling.table({name: spelling.numbers(values) for name, values in numbers.weights(case).items()})
+    return spelling.table(
+        {name: spelling.numbers(values, case.dtype) for name, values in numbers.weights(case).items()}
+    )
 
 
 def batch(case: Case, steps: int, what: Literal["inputs", "targets"]) -> str:
     """The inputs or targets as a tensor: of the only step, or of the step in the variable `step`."""
     arrays = [getattr(numbers.batch(case, step), what) for step in range(steps)]
-    literals = [spelling.numbers(array) for array in arrays]
+    literals = [spelling.numbers(array, case.dtype) for array in arrays]
+    if case.dtype == "float64" and arrays[0].dtype.kind == "f":
+        return f"torch.tensor({_chosen(literals)}, dtype=torch.float64)"
     half = f".to(torch.{case.dtype})" if case.dtype != "float32" and arrays[0].dtype.kind == "f" else ""
-    listed = literals[0] if steps == 1 else f"[{', '.join(literals)}][step]"
-    return f"torch.tensor({listed}){half}"
+    return f"torch.tensor({_chosen(literals)}){half}"
+
+
+def _chosen(literals: Sequence[str]) -> str:
+    """The only step's, or that of the step in the variable `step`."""
+    return literals[0] if len(literals) == 1 else f"[{', '.join(literals)}][step]"
 
 
 def plain_weights(case: Case) -> tuple[str, ...]:

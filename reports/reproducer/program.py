@@ -188,7 +188,10 @@ class ProgramScript:
                 return "..."
 
     def _weighted(self, name: str, by: Writing) -> str:
-        """A result's share of the loss: its elements times different numbers."""
+        """A result's share of the loss: its elements times different numbers, on a twin times its own."""
+        if self.fault.right:
+            weights = _literal(self.fault.right.weights[name], self.case.dtype)
+            return f"({self.variable(name)} * torch.tensor({weights}, dtype=torch.{self.case.dtype})).sum()"
         result, is_complex = self.variable(name), self.fault.results[name].startswith("complex")
         result = f"torch.view_as_real({result})" if is_complex else result
         at = self._further(replicated(self.case.layout.mesh), by, f"(None,) * {result}.dim()")

@@ -7,6 +7,7 @@ from difftest.cases.feature import has
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.own import Own
 from difftest.cases.routed import routed
+from difftest.cases.twins import is_twin
 from reports.reproducer import blocks, features, own
 from reports.reproducer.templates import FOLDER, PROGRAMS, backends, declares
 
@@ -15,9 +16,12 @@ MOST_AXES_OF_STAGES = 2
 
 def refusal(case: Case, backend: str) -> str | None:
     """The reason why no script can be written for `case` on `backend`; None if one can."""
-    there = backends(PROGRAMS if case.model.is_program else FOLDER)
+    of_twin = is_twin(case)
+    every = backends(PROGRAMS if case.model.is_program else FOLDER)
+    there = tuple(name for name in every if declares(name, "of_twins") == of_twin)
     if backend not in there:
-        return f"there is no template for backend {backend!r}; there are: {', '.join(there)}"
+        what = "a twin on " if of_twin else ""
+        return f"there is no template for {what}backend {backend!r}; there are: {', '.join(there)}"
     return None if case.model.is_program else _training_refusal(case, backend)
 
 
@@ -30,13 +34,22 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     )
     if reason := features.refusal(case) or next(filter(None, (lack(case, backend) for lack in lacks)), None):
         return reason
+    if reason := _flash_attention(case, backend):
+        return reason
+    if case.start.accumulation != "loop" and case.training.accumulation > 1:
+        return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
+    return None
+
+
+def _flash_attention(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot write the attention of a case, or None."""
     flash = set(case.model.flash_attentions.values())
     if flash and not declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"
+    if declares(backend, "gathers_keys") and any(layer.segments or layer.bias for layer in flash):
+        return f"the template of {backend} cannot write segments and biases of a piece of the sequence yet"
     if len(flash) > 1:
         return "the case has several kinds of flash attention, and the templates can write only one"
-    if case.start.accumulation != "loop" and case.training.accumulation > 1:
-        return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
 
 

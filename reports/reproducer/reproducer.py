@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from difftest.cases.case import Case
+from difftest.cases.twins import is_twin
+from difftest.ground.errors import UsageError
 from difftest.judge.stage import Stage
 from reports.reproducer import blocks, spelling
 from reports.reproducer.fault import Fault
@@ -57,6 +59,9 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
     faults that do not depend on the case's own numbers. `gate` is the compile gate of replicas on XLA, one of
     `gates`.
     """
+    if is_twin(case) and shown.right is None:
+        msg = "a script of a twin compares torch with the right numbers, and this fault has none"
+        raise UsageError(msg)
     if case.model.is_program:
         return _tidy(
             f"{PROGRAMS}/{backend}{SUFFIX}",

@@ -185,7 +185,9 @@ class Script:
 
     @property
     def rounded(self) -> str:
-        """A numpy `array` as a tensor of the case's dtype."""
+        """A numpy `array` as a tensor of the case's dtype; a twin's numbers are not rounded."""
+        if self.case.dtype == "float64":
+            return "torch.from_numpy(array)"
         through = "float16" if self.case.dtype == "float16" else "float32"
         half = ".bfloat16()" if self.case.dtype == "bfloat16" else ""
         return f'torch.from_numpy(array.astype("{through}")){half}'

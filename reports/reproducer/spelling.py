@@ -109,6 +109,12 @@ def batch_axes(case: Case) -> list[tuple[str, int]]:
     ]
 
 
+def sequence_axes(case: Case) -> list[tuple[str, int]]:
+    """The axes of more than one rank that cut the sequence, outermost first."""
+    layout = case.layout
+    return [(name, size) for name, size in layout.mesh.axes if name in layout.sequence_axes and size > 1]
+
+
 def groups(case: Case, axis: int) -> list[list[int]]:
     """The groups of ranks that differ only along mesh axis number `axis`, from 0."""
     return _apart(case, lambda at: at[:axis] + at[axis + 1 :])
@@ -309,11 +315,16 @@ def docstring(text: str) -> str:
     )
 
 
-def numbers(values: npt.NDArray[Any]) -> str:
-    """An array's numbers as nested lists; a float has the fewest digits that identify it among float32."""
+def numbers(values: npt.NDArray[Any], dtype: str) -> str:
+    """An array's numbers as nested lists; a float has the fewest digits that identify it in the dtype.
+
+    Float32 holds the numbers of the shorter ones.
+    """
     if values.ndim:
-        return f"[{', '.join(numbers(value) for value in values)}]"
-    return str(np.float32(values)) if values.dtype.kind == "f" else str(values)
+        return f"[{', '.join(numbers(value, dtype) for value in values)}]"
+    if values.dtype.kind != "f":
+        return str(values)
+    return python(float(values)) if dtype == "float64" else str(np.float32(values))
 
 
 def table(entries: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from real_runs import each_together
 from benchmarks._processor_time import processor_seconds
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
+from difftest.cases.twins import is_twin
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES_VARIABLE
 from difftest.judge.outcome import Outcome
@@ -23,6 +24,8 @@ from workers.isolate import sandbox
 from workers.isolate.zygotes import ROOT, Zygote, zygote_with
 
 FLOOR, CONFIRMATION, EVIDENCE, DRIVER = "noise floor", "confirmation", "evidence", "driver"
+TWINS = "references"
+"""All runs of twins: those of references, and the oracle's with its noise."""
 
 FORKS_AND_ENDS = "forks and ends"
 """What a process that forks ranks does itself, and what its ranks do after they have left their results."""
@@ -123,6 +126,8 @@ class MeasuredRuns:
             there[phase] = there.get(phase, 0.0) + used
 
     def _purpose(self, case: Case, backend: str, options: Mapping[str, str]) -> str:
+        if is_twin(case):
+            return TWINS
         key = (case.id, backend, str(sorted(options.items())))
         first = key not in self._made and case.id in self._drawn
         self._made.add(key)

@@ -7,8 +7,9 @@ All is real: the ranks' processes, the noise floor, the verdicts, the evidence f
 disk, which is empty at first; only Ray is left out. One run goes on at a time, and the processor time of the
 whole tree of processes counts, which other programs on the machine change little. With the defaults it takes
 two minutes. `--fresh` adds ten: every comparison again in a fresh interpreter for every rank, one at a time,
-without oracle or verdict. `--causes 10,60,240` goes on with cases and programs of the seed in turn, until so
-many minutes of a core are used.
+without oracle or verdict. `--campaign 20` runs so many cases with their programs and twins, drawn as those of
+`difftest run`, and prints the share of references. `--causes 10,60,240` goes on with cases and programs of
+the seed in turn, until so many minutes of a core are used.
 """
 
 import itertools
@@ -17,7 +18,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,8 +40,11 @@ from difftest.cases.case_number import CaseNumber  # noqa: E402
 from difftest.findings.causes import causes  # noqa: E402
 from difftest.findings.ledger import read_ledger  # noqa: E402
 from difftest.ground.clock import utc_today  # noqa: E402
+from difftest.jobs.ask.request import REFERENCES_EVERY, TWICE_EVERY  # noqa: E402
+from difftest.jobs.campaign.generated_cases import with_twins  # noqa: E402
 from difftest.records.corpus import Corpus  # noqa: E402
 from difftest.records.finding import Finding  # noqa: E402
+from generators import paths, sequence  # noqa: E402
 from generators.cases import case_at  # noqa: E402
 from workers import backends  # noqa: E402
 
@@ -56,6 +60,9 @@ PROGRAMS_BESIDE_A_CASE = 5
 @click.option("--cases", default=9, show_default=True)
 @click.option("--inputs", default=1, show_default=True, help="How many inputs each case has.")
 @click.option("--programs", default=0, show_default=True, help="How many operator programs to measure.")
+@click.option(
+    "--campaign", default=0, show_default=True, help="How many cases of a whole campaign to measure."
+)
 @click.option("--causes", "minutes", default="", help="Count causes after so many core minutes: 10,60,240.")
 @click.option("--fresh", is_flag=True, help="Compare with a fresh interpreter for every rank.")
 @click.option("--verdicts", type=click.Path(path_type=Path), help="Write verdicts and blame to this file.")
@@ -82,6 +89,11 @@ def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the dec
         programs = Measured()
         list(programs.results((n, case_at(seed, n, paths=PROGRAM)) for n in range(options["programs"])))
         programs.show("programs")
+    if options["campaign"]:
+        whole = Measured(references=backends.references())
+        order = sequence.numbers(paths.chosen(None), options["campaign"])
+        list(whole.results((number.recorded, case_at(seed, number)) for number in order))
+        whole.show("campaign")
     if options["minutes"]:
         count_causes(seed, options["inputs"], sorted(map(float, options["minutes"].split(","))))
 
@@ -91,6 +103,8 @@ class Measured:
     """A campaign over cases: its seconds of a core, and what it gave."""
 
     runs: MeasuredRuns = field(default_factory=MeasuredRuns)
+    references: Mapping[str, backends.Backend] = field(default_factory=dict)
+    """The backends that run twins, as often as in a campaign."""
     compared: list[tuple[Case, str]] = field(default_factory=list)
     verdicts: dict[str, list[str]] = field(default_factory=dict)
     decided: int = 0
@@ -106,16 +120,19 @@ class Measured:
             corpus.prepare()
             campaign = Campaign(
                 name="benchmark",
-                backends=backends.candidates(),
+                backends={**backends.candidates(), **self.references},
+                references=frozenset(self.references),
                 execute=self.runs.execute,
                 execute_group=self.runs.execute_group,
                 corpus=corpus,
                 follows=backends.following(backends.candidates()),
                 explanation=explanation,
                 known_in_full=KNOWN_IN_FULL,
+                twice_every=TWICE_EVERY if self.references else 0,
             )
             began, before = time.monotonic(), self.runs.used()
-            cases = ((number, self.runs.drawn(case)) for number, case in drawn)
+            twins = with_twins(campaign, drawn, REFERENCES_EVERY if self.references else 0)
+            cases = ((number, self.runs.drawn(case)) for number, case in twins)
             for progress in run(campaign, cases):
                 self.seconds = self.runs.used() - before
                 self._count(progress)

@@ -30,8 +30,9 @@ from reports.reproducer.reproducer import render
 from reports.reproducer.tidied import tidied
 from workers.isolate import sandbox
 
-BACKENDS = sorted({*templates.backends()} - {"torch_experts", "torch_pipeline", "torch_tp", "xla_tp"})
-"""Those with a template, less those that need styles for modules, which are not known of the user's."""
+OTHERS = {"torch_experts", "torch_pipeline", "torch_tp", "xla_tp", "definitions", "torch_eager"}
+BACKENDS = sorted({*templates.backends()} - OTHERS)
+"""Those with a template, less references, and those whose styles of a user's modules are not known."""
 
 LOSSES: tuple[Literal["own", "mse", "cross_entropy"], ...] = ("own", "mse", "cross_entropy")
 

@@ -46,6 +46,9 @@ LONGER = {"torch_experts": 10}
 PATHS = {"torch_experts": ("experts",), "torch_pipeline": ("pipelines",)}
 """The paths of backends that take cases of none that is usual."""
 
+ORDINARY = [name for name in templates.backends() if not templates.declares(name, "of_twins")]
+"""The backends that run what is no twin; `test_reproducer_twins.py` has the others."""
+
 OURS = {"difftest", "generators", "workers", "reports"}
 
 
@@ -102,7 +105,7 @@ def test_every_template_is_named_after_a_backend() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("backend", templates.backends())
+@pytest.mark.parametrize("backend", ORDINARY)
 @pytest.mark.parametrize(
     "shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
 )
@@ -224,7 +227,7 @@ OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0]
 
 def test_the_script_of_a_small_case_is_short(subtests: pytest.Subtests) -> None:
     """Blank lines count too."""
-    for backend, shown in itertools.product(templates.backends(), OF_SMALL):
+    for backend, shown in itertools.product(ORDINARY, OF_SMALL):
         case, more = SMALL.get(backend, a_case()), MORE.get(backend, 0)
         with subtests.test(f"{backend}-{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"):
             plain = render(case, backend, shown, "small", plan(case), plain=True)

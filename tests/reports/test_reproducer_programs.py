@@ -18,7 +18,7 @@ from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
 from reports.reproducer.refusal import refusal
 from reports.reproducer.reproducer import render
-from reports.reproducer.templates import PROGRAMS, backends
+from reports.reproducer.templates import PROGRAMS, backends, declares
 
 MOST_LINES = 40
 GRADIENT = ".requires_grad_()"
@@ -81,7 +81,8 @@ FAULTS_OF_PROGRAMS: tuple[tuple[ScriptKind, dict[str, object]], ...] = (
 
 def test_a_script_is_short_and_valid_python(subtests: pytest.Subtests) -> None:
     lengths = ((a_program(), MOST_LINES), (CHAIN, 2 * MOST_LINES))
-    every = itertools.product(backends(PROGRAMS), lengths, FAULTS_OF_PROGRAMS)
+    ordinary = [name for name in backends(PROGRAMS) if not declares(name, "of_twins")]
+    every = itertools.product(ordinary, lengths, FAULTS_OF_PROGRAMS)
     for backend, (case, most), (kind, fields) in every:
         with subtests.test(backend=backend, case=case.id, kind=kind, fields=fields):
             text = script(case, backend, kind, **fields)

@@ -5,6 +5,7 @@ The changed case is compared with the oracle of the original, which knows nothin
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 import msgspec
 import pytest
@@ -12,19 +13,25 @@ from installed_packages import needs
 from sharded_cases import GRID, MEGATRON, S0, TRANSFORMER, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
+from difftest.cases.feature import has
+from difftest.cases.features import save_and_load
 from difftest.cases.layers.dropout import Dropout
 from difftest.cases.layout import Layout, Mesh, Placements
 from difftest.cases.model import Model
 from difftest.cases.options import Feature
 from difftest.cases.twins import twin
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome, Trace
+from generators.cases import case_at
 from workers import backends
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 
 STEPS, RESUMED_AT = 3, 2
+SEED, DRAWN = 57, 6
 TRAINING = Training(optimizer="adam", steps=STEPS, learning_rate=2.0**-7, loss="cross_entropy")
 ORACLE = "oracle"
 
@@ -62,6 +69,16 @@ def resumed(case: Case) -> Case:
     return msgspec.structs.replace(
         case, features=(Feature(name="save_and_load", options={"step": RESUMED_AT}),)
     )
+
+
+def resumed_somewhere(case: Case) -> Case:
+    """Saved and loaded before a step that the case's seed draws; as it is where it cannot be."""
+    choices = None if has(case, "distributed_checkpoint") else save_and_load.Options.drawn(case)
+    if choices is None or has(case, "save_and_load"):
+        return case
+    steps = choices["step"]
+    resume = Feature(name="save_and_load", options={"step": steps[case.seed % len(steps)]})
+    return msgspec.structs.replace(case, features=(*case.training_features, resume))
 
 
 def with_an_idle_layer(case: Case) -> Case:
@@ -102,6 +119,24 @@ def test_a_training_with_another_rate_does_not_agree(name: str) -> None:
     relative = msgspec.structs.replace(changed(case), training=other)
     comparison = compared(relative, backend, sandbox.run(case, ORACLE), sandbox.run(relative, backend))
     assert comparison.verdict == "diverge"
+
+
+@pytest.mark.parametrize("changed", [resumed_somewhere, with_an_idle_layer])
+def test_drawn_trainings_with_a_change_that_must_not_matter_are_equal(
+    changed: Callable[[Case], Case],
+) -> None:
+    needs("torch")
+    drawn = (twin(case_at(SEED, index, paths=("features",), max_world_size=2)) for index in range(100))
+    fitting = (case for case in drawn if changed(case) != case)
+    entry, agreed = read_ledger().entry, 0
+    for case in islice(fitting, DRAWN):
+        relative = changed(case)
+        truth = sandbox.run(case, ORACLE)
+        comparison = compared(relative, "torch_eager", truth, sandbox.run(relative, "torch_eager"))
+        agreed += comparison.verdict == "agree"
+        unknown = [one for one in comparison.divergences[:1] if not entry(one, relative, utc_today())]
+        assert comparison.verdict == "agree" or not unknown, (case.id, unknown)
+    assert agreed > DRAWN / 2
 
 
 def compared(relative: Case, backend: str, truth: Outcome, actual: Outcome) -> Comparison:

@@ -24,6 +24,9 @@ from workers.references.passes import Pass, Passes
 COMPUTED = "definitions"
 """The key of the environment that says what was computed, and by what."""
 
+FAILED = "a definition failed"
+"""How the refusal of a program begins whose definition is at fault."""
+
 
 def lacks(case: Case) -> str:
     """Why nothing of a case has a definition here; empty where something has one."""
@@ -64,7 +67,7 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     try:
         results, loss, gradients = passes.of_program(case, weights)
     except Exception as error:
-        msg = f"a definition failed: {type(error).__name__}: {error}"
+        msg = f"{FAILED}: {type(error).__name__}: {error}"
         raise UnsupportedError(msg) from error
     _put(step, Stage.FORWARD, {**results, "loss": loss})
     _put(step, Stage.BACKWARD, gradients)

@@ -11,10 +11,12 @@ from difftest.campaign.campaign import ORACLE, Execute
 from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
+from difftest.cases.twins import is_twin
 from difftest.findings import titles
 from difftest.ground.plugins import plain
 from difftest.jobs.filing.block_sources import block_texts
 from difftest.jobs.filing.execution import here, python_of
+from difftest.jobs.filing.right_numbers import right_numbers
 from difftest.jobs.filing.script_runs import ScriptRun, run_script
 from difftest.judge import checks
 from difftest.judge.comparator import divergences_in_order
@@ -85,12 +87,13 @@ def observe(finding: Finding, case: Case, execute: Execute = here) -> "tuple[Fau
     facts = truth.events.facts.items()
     used = [(name, fact.dtype) for name, fact in facts if fact.requires_grad]
     results = dict(used[:1] if case.training.loss == "first_cotangent" else used)
-    if fault is None:
+    if fault is None or (is_twin(case) and fault.kind != "numbers"):
         return _no_script_shows(divergence.check)
+    right = right_numbers(run, (fault.step, fault.stage, fault.tensor)) if is_twin(case) else None
     kept = ReducedRun(
         case=case.id, divergence=divergence, measurement=measurement, environment=outcome.environment
     )
-    return replace(fault, results=results), kept
+    return replace(fault, results=results, right=right), kept
 
 
 def _refusal(finding: Finding, case: Case) -> str | None:
