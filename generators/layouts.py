@@ -49,6 +49,15 @@ def require_ranks(max_world_size: int) -> None:
         raise UsageError(msg)
 
 
+def require_several(path: str, max_world_size: int) -> None:
+    """`UsageError` where `path`, whose meshes have two ranks or more, may have one at most."""
+    if max_world_size < LEAST_RANKS:
+        msg = (
+            f"max_world_size is {max_world_size}; allowed for the path {path}: {LEAST_RANKS} to {MOST_RANKS}"
+        )
+        raise UsageError(msg)
+
+
 def _mesh_weight(shape: Sequence[int]) -> int:
     """Few ranks are cheap to run, and a mesh whose axes all have several ranks shows most."""
     ranks = math.prod(shape)

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.cases.described import Description
-from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.ground.installed import versions
 from difftest.jobs.proof import real_models
@@ -93,10 +92,9 @@ def words(
 def _word(comparison: Comparison, case: Case) -> str:
     if not comparison.divergences:
         return comparison.reason or comparison.verdict
-    first, today = comparison.divergences[0], dt.datetime.now(tz=dt.UTC).date()
-    entry = read_ledger(LEDGER_FILE).entry(first, case, today)
+    entry = real_models.entry(comparison, case)
     if entry is None:
-        return f"{UNKNOWN}{first.detail}{UNKNOWN}"
+        return f"{UNKNOWN}{comparison.divergences[0].detail}{UNKNOWN}"
     place = entry.upstream or entry.reason
     return KNOWN + (f"`{Path(place).stem}`" if place.startswith("difftest/") else place)
 

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Container
 from pathlib import Path
 
 import msgspec
@@ -53,11 +54,15 @@ the package's, because it says for which CUDA torch was built.
 """
 
 
-def warm() -> None:
-    """Does once, before ranks are forked, what each of them would do: a program itself takes less time."""
+def warm(preload: Container[str]) -> None:
+    """Does once, before ranks are forked, what each of them would do: a program itself takes less time.
+
+    `preload` is what the ranks' backend imports. A user's packages may import torch_xla too, as diffusers
+    does; what XLA needs is no part of such a rank, as its own backend is torch's.
+    """
     arguments.warm()
     rounding.classes()
-    if "torch_xla" in sys.modules:
+    if "torch_xla" in preload:
         devices.warm()
     with contextlib.suppress(UsageError):
         Case.from_json("{}")  # msgspec looks through the types of all layers
@@ -79,6 +84,7 @@ def main(request: RankRequest) -> None:
 
 def _run(request: RankRequest) -> None:
     rank, work, meeting = request.rank, request.work, request.meeting
+    os.chdir(work.directory)
     _listen_on(interface(meeting.rendezvous) if meeting else LOOPBACK)
     os.environ.update({**work.environment, **(meeting.local if meeting else {})})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

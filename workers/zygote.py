@@ -73,13 +73,15 @@ class _Client:
 def serve(listener: socket.socket, preload: Sequence[str]) -> None:
     """Forks on request until nobody is connected any more."""
     _call_this("zygote")
+    gc.disable()  # what imports make stays: looking for garbage in it would take a tenth of their time
     preloaded(preload)
     from workers import child  # after the preload: it imports torch
     from workers.isolate import native_frames
 
     native_frames.compiled()
-    child.warm()
+    child.warm(preload)
     gc.freeze()  # the ranks need not look through what is imported, nor copy its pages
+    gc.enable()
     _Server(listener, child.main).serve()
 
 

@@ -148,6 +148,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return ways(0, self.batch, self.mesh)
 
     @property
+    def replicates(self) -> bool:
+        """Whether every rank has all parameters whole."""
+        return all(isinstance(at, Replicate) for placements in self.parameters.values() for at in placements)
+
+    @property
+    def sequence_axes(self) -> tuple[str, ...]:
+        """The mesh axes that cut the batch along dim 1, its sequence."""
+        pairs = zip(self.mesh.names, self.batch, strict=True)
+        return tuple(name for name, placement in pairs if placement == Shard(1))
+
+    @property
     def batch_axes(self) -> tuple[str, ...]:
         """The mesh axes that cut the batch along dim 0: what data parallelism averages gradients over."""
         pairs = zip(self.mesh.names, self.batch, strict=True)

@@ -53,6 +53,17 @@ VARIABLES = (
         read_by=("tests/reduce/test_reduce_quality.py",),
     ),
     Variable(
+        name="DIFFTEST_EAGER_ON_GPU",
+        default="0",
+        values="0 or 1",
+        meaning=(
+            "At 1, the reference `torch_eager` runs on a GPU where there is one, and runs the twins of "
+            "programs too: the GPU's kernels in float64 beside the CPU's."
+        ),
+        set_by="user",
+        read_by=("workers.backends.torch_eager",),
+    ),
+    Variable(
         name="DIFFTEST_ENVIRONMENTS",
         default="none",
         values="a TOML file",
@@ -168,10 +179,10 @@ VARIABLES = (
     Variable(
         name="DIFFTEST_SHARE_GPUS",
         default="0",
-        values="0 or 1",
+        values="0, 1 or nccl",
         meaning=(
             "At 1, torch's ranks share GPUs where there are fewer GPUs than ranks, and "
-            "communicate with gloo. Otherwise such a case runs on the CPU."
+            "communicate with gloo; at nccl, with NCCL. Otherwise such a case runs on the CPU."
         ),
         set_by="user",
         read_by=("workers.torch.devices", "workers.cluster.environments"),

@@ -2,8 +2,9 @@
 
 The noise of a tensor is measured: it is the distance between a run and its repetition with rounding-size
 noise. Without such a repetition there is only a bound, which is generous: so many units in the last place of
-the coarsest dtype, and no tensor more than `GROWTH` times farther off than any of its kind in the steps
-before. Chaos grows smoothly and stays below this; a fault that begins suddenly does not.
+the coarsest dtype for each update since the step before, and no tensor more than `GROWTH` times farther off
+than any of its kind in the steps before. Chaos grows smoothly and stays below this; a fault that begins
+suddenly does not.
 """
 
 from collections import Counter
@@ -102,7 +103,7 @@ class Distances:
     """Measures steps one after another, from the first on.
 
     Where the samples are `reordered`, tensors with a row for each sample are not compared. `coarsest` is the
-    dtype of the greatest rounding in both runs.
+    dtype of the greatest rounding in both runs. `_updates` are those since the step measured before, `_last`.
     """
 
     first: Run
@@ -114,6 +115,8 @@ class Distances:
     skipped: Counter[str] = field(default_factory=Counter)
     coarsest: str = field(init=False)
     _worst: dict[str, float] = field(default_factory=dict)
+    _updates: int = 1
+    _last: int | None = None
     _before: dict[Key, Whole] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -127,6 +130,7 @@ class Distances:
     def of(self, step: int) -> list[Off]:
         """Every tensor of a step that both runs have, in the order in which it is computed."""
         mine, other = self.first.whole(step), self.second.whole(step)
+        self._updates, self._last = 1 if self._last is None else step - self._last, step
         matched, alone = pairs(mine, other, self.names, exact=self.exact)
         if alone:
             self.skipped["only one of the runs has them"] = max(
@@ -219,7 +223,7 @@ class Distances:
             unit = max(unit, self.unit)
         units = UNITS[key[0]] * (OF_COARSE if unit >= COARSE else 1.0)
         scale = max(one.norm, LEAST_SCALE * typical)
-        share = max(units * unit, GROWTH * self._worst.get(key[0], 0.0))
+        share = max(units * unit * self._updates, GROWTH * self._worst.get(key[0], 0.0))
         bound = share * scale
         before = self._before_update(key)
         if key[0] == layout.UPDATED and before is not None:

@@ -49,6 +49,7 @@ MOST_ROUTED = 32
 @functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """`ep` with at least two ranks, alone or with one or two axes."""
+    places.require_several("experts", max_world_size)
     fitting = [
         (weight, places.meshes(axes=axes, max_world_size=max_world_size).filter(_has_experts_apart))
         for weight, axes in AXES
@@ -58,7 +59,7 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
 
 
 def _has_experts_apart(mesh: Mesh) -> bool:
-    return dict(mesh.axes).get(EXPERTS, 1) > 1 or mesh.world_size == 1
+    return dict(mesh.axes).get(EXPERTS, 1) > 1
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:

@@ -73,6 +73,7 @@ HANDED: tuple[tuple[int, Handed], ...] = (
 @functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """`pp` with at least two ranks, alone or before one or two axes within the stages."""
+    places.require_several("pipelines", max_world_size)
     fitting = [
         (weight, places.meshes(axes=axes, max_world_size=max_world_size).filter(_has_stages))
         for weight, axes in AXES
@@ -82,7 +83,7 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
 
 
 def _has_stages(mesh: Mesh) -> bool:
-    return mesh.shape[0] > 1 or mesh.world_size == 1
+    return mesh.shape[0] > 1
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:

@@ -74,7 +74,7 @@ def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
     """The three groups of findings: what needs somebody, what could be reported, and the rest."""
     rest = [cause for standing in tuple(Standing)[2:] for cause in shown[standing]]
     return [
-        {"id": "need", "title": "Need you", "note": "nobody has explained these", "open": True}
+        {"id": "need", "title": "Need you", "note": "not explained yet", "open": True}
         | {"findings": shown[Standing.UNKNOWN]},
         {"id": "understood", "title": "Understood, not reported", "open": True}
         | {"note": "a script shows each of them; no issue is known", "findings": shown[Standing.UNDERSTOOD]},

@@ -34,13 +34,22 @@ def _training_refusal(case: Case, backend: str) -> str | None:
     )
     if reason := features.refusal(case) or next(filter(None, (lack(case, backend) for lack in lacks)), None):
         return reason
+    if reason := _flash_attention(case, backend):
+        return reason
+    if case.start.accumulation != "loop" and case.training.accumulation > 1:
+        return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
+    return None
+
+
+def _flash_attention(case: Case, backend: str) -> str | None:
+    """Why a backend's template cannot write the attention of a case, or None."""
     flash = set(case.model.flash_attentions.values())
     if flash and not declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"
+    if declares(backend, "gathers_keys") and any(layer.segments or layer.bias for layer in flash):
+        return f"the template of {backend} cannot write segments and biases of a piece of the sequence yet"
     if len(flash) > 1:
         return "the case has several kinds of flash attention, and the templates can write only one"
-    if case.start.accumulation != "loop" and case.training.accumulation > 1:
-        return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
 
 

@@ -109,6 +109,12 @@ def batch_axes(case: Case) -> list[tuple[str, int]]:
     ]
 
 
+def sequence_axes(case: Case) -> list[tuple[str, int]]:
+    """The axes of more than one rank that cut the sequence, outermost first."""
+    layout = case.layout
+    return [(name, size) for name, size in layout.mesh.axes if name in layout.sequence_axes and size > 1]
+
+
 def groups(case: Case, axis: int) -> list[list[int]]:
     """The groups of ranks that differ only along mesh axis number `axis`, from 0."""
     return _apart(case, lambda at: at[:axis] + at[axis + 1 :])

@@ -9,6 +9,7 @@ from own_models import own_case
 from sentences import replaced
 
 from difftest.cases.case import Case
+from difftest.cases.layout import Mesh
 from difftest.findings.ledger import read_ledger
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
@@ -21,6 +22,23 @@ UNCUT_BIAS = (
     "RuntimeError: Given weight of size [24, 3, 16, 16], expected bias to be 1-dimensional with 24 elements, "
     "but got bias of size [48] instead"
 )
+STRIDE = (
+    "RuntimeError: It requires that input_size[3] is divisible by stride[1] and stride[1] equals "
+    "kernel_size[3] when there is padding for tensor parallel convolution."
+)
+TO_PARTIAL = "RuntimeError: redistribute from S(2) to P not supported yet"
+FLATTENED = (
+    "RuntimeError: Sharding propagation failed for Op(op=aten.{}.default, args_schema=Spec(S(1) on (4, 4, "
+    "12, 8)), [16, 12, 8]) RuntimeError: ('Attempted to flatten multiple dimensions, with dimension 1 being "
+    "sharded. ', 'It cannot be performed without redistribution, which is disallowed by the operator.')"
+)
+ATTENTION = {"modules": {"": "Net", "table": "BloomAttention", "head": "Linear"}}
+EINSUM = FLATTENED.replace("S(1) on (4, 4, 12, 8)), [16, 12, 8]", "S(2) on (8, 4, 6, 1)), [1, 8, 24]")
+THREADS = (
+    "AssertionError: no message; raised by: assert CURRENT_PATCHER is not None",
+    "RuntimeError: Metric(s) {'is_forward'} have already been set in the current context.",
+)
+CONVOLUTION = {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}}
 SHARED_MASK = "RuntimeError: MaskBuffer has been materialized with conflicting data"
 WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding strategy registered."
 WITHOUT_KERNEL = """NotImplementedError: "{}" not implemented for 'Int'"""
@@ -71,8 +89,19 @@ def name_of(shown: Divergence, case: Case) -> str:
         ),
         (
             failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"),
-            {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}},
+            CONVOLUTION,
             "shard of the weight for all of it",
+        ),
+        (failed(f"step 0, forward, rank 0: {STRIDE}"), {}, "whose stride is not its kernel's size"),
+        *(
+            (of_xla(f"step 0, backward, rank 0: {one}"), {}, "trace the body of scan at once")
+            for one in THREADS
+        ),
+        (failed(f"step 0, forward, rank 0: {EINSUM.format('_unsafe_view')}"), {}, "einsum of a sharded dim"),
+        (
+            failed(f"step 0, forward, rank 0: {FLATTENED.format('_unsafe_view')}"),
+            ATTENTION,
+            "matrices that are sharded over heads",
         ),
         (failed(f"step 0, backward, rank 0: {MIXED}"), {}, "a part of a chunk that is not used"),
         (
@@ -89,6 +118,28 @@ def test_what_torch_does_wrong_with_a_users_model_is_known(
     assert reason in name_of(shown, own_case(tmp_path, **fields))
 
 
+def test_a_sharded_tensor_that_is_added_in_place_to_a_partial_sum_is_known_on_an_axis_of_tensor_parallelism(
+    tmp_path: Path,
+) -> None:
+    plain, shown = own_case(tmp_path), failed(f"step 0, forward, rank 0: {TO_PARTIAL}")
+    layout = msgspec.structs.replace(plain.layout, mesh=Mesh((("tp", 2),)))
+    assert "`a += b` fails" in name_of(shown, msgspec.structs.replace(plain, layout=layout))
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("tensor_parallel", "shard of the weight for all of it"),
+        ("data_parallel", "even where nothing is sharded"),
+    ],
+)
+def test_a_refused_stride_is_of_the_sharded_kernel_where_parameters_are_sharded(
+    tmp_path: Path, path: str, reason: str
+) -> None:
+    case = msgspec.structs.replace(own_case(tmp_path, **CONVOLUTION), path=path)
+    assert reason in name_of(failed(f"step 0, forward, rank 0: {STRIDE}"), case)
+
+
 @pytest.mark.parametrize(
     ("shown", "fields"),
     [
@@ -96,6 +147,12 @@ def test_what_torch_does_wrong_with_a_users_model_is_known(
         (failed(f"step 0, forward, rank 0: {MIXED}"), {}),
         (failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"), {}),
         (of_xla(f"step 0, forward, rank 0: {SHARED_MASK}"), {}),
+        (of_xla(f"step 0, forward, rank 0: {STRIDE}"), CONVOLUTION),
+        (failed(f"step 0, forward, rank 0: {FLATTENED.format('view')}"), CONVOLUTION),
+        (failed(f"step 0, forward, rank 0: {FLATTENED.format('_unsafe_view')}"), CONVOLUTION),
+        (failed(f"step 0, forward, rank 0: {EINSUM.format('view')}"), {}),
+        (failed(f"step 0, forward, rank 0: {TO_PARTIAL}"), {}),
+        *((failed(f"step 0, backward, rank 0: {one}"), {}) for one in THREADS),
         (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
         (of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('renorm_cpu')}"), {}),
         (failed(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('histogram_cpu')}"), {}),

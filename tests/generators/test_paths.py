@@ -20,6 +20,7 @@ from difftest.cases.layout import Layout, Mesh, Placement, Placements, Replicate
 from difftest.cases.model import Model
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
+from difftest.jobs.ask.case_source import Drawing
 from generators import layouts
 from generators.cases import case_at, cases
 from generators.models import models
@@ -226,6 +227,14 @@ def test_meshes_respect_the_requested_size(drawn: tuple[int, Mesh]) -> None:
 def test_a_mesh_of_no_ranks_or_too_many_is_a_usage_error(size: int) -> None:
     with pytest.raises(UsageError, match=f"max_world_size is {size}; allowed: 1 to 64"):
         layouts.meshes(axes=("dp",), max_world_size=size)
+
+
+@pytest.mark.parametrize("path", ["experts", "pipelines"])
+def test_a_path_that_needs_several_ranks_says_so(path: str) -> None:
+    drawing = Drawing(seed=0, model=None, paths=(path,), max_world_size=1)
+    with pytest.raises(UsageError, match=f"max_world_size is 1; allowed for the path {path}: 2 to 64"):
+        drawing.case(next(drawing.numbers(1)))
+    assert case_at(0, 0, paths=(path,), max_world_size=2).world_size == 2
 
 
 def test_fsdp_takes_no_mesh_of_three_axes_even_where_each_has_one_rank() -> None:

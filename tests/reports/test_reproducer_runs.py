@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from forked_scripts import run_forked
 from installed_packages import needs
+from pieces_of_sequences import GRID, in_pieces
 from sample_scripts import LEARNED, OPERATIONS, collective_case, plan
 from samples import DEEP, a_case, tensor_parallel_case
 
@@ -30,6 +31,7 @@ CLIPPED = a_case(DEEP, training=Training(clip_norm=0.25))
 UNEVEN = a_case(training=Training(loss="cross_entropy"), fed=Data(batch=3))
 GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-4)
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=0, tensor="0.weight", tolerance=1e-4)
+OUTPUT = Fault(kind="numbers", stage=Stage.FORWARD, step=0, tensor="output", tolerance=1e-4)
 COPIES = Fault(kind="replicas", stage=Stage.UPDATE, step=0, tensor="0.weight")
 ASSERT = Fault(
     kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="isFunctionalTensor"
@@ -96,6 +98,19 @@ def test_scripts_of_correct_wrappers_of_sharded_parameters_show_no_fault() -> No
         done = run_forked(render(case, backend, GRADIENT, "healthy", plan(case)))
         assert not done.shown
         assert "tolerance" in done.output, done.output
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [(in_pieces(sharded=True, causal=True), GRADIENT), (in_pieces(GRID), OUTPUT)],
+    ids=["sharded", "rows too"],
+)
+def test_scripts_of_correct_pieces_of_sequences_show_no_fault(case: Case, shown: Fault) -> None:
+    done = run_forked(render(case, "torch_cp_gathered", shown, "healthy"))
+    assert not done.shown
+    assert "tolerance" in done.output, done.output
 
 
 @pytest.mark.slow

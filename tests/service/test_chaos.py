@@ -2,6 +2,10 @@
 
 Its driver, Ray's raylet and GCS, workers, zygotes and ranks are killed by SIGKILL once its first case is
 recorded. When the driver ends, the same command is started again.
+
+On every change each of them is killed alone: raylet, GCS and driver in `tests/workers/test_lost_ray.py`, a
+worker in `test_dispatch.py`, zygotes and ranks in `test_sandbox.py`. That a killed campaign is resumed to the
+same tables is tested in `tests/records/test_resume.py`.
 """
 
 import re
@@ -18,7 +22,7 @@ from chaos import VICTIMS, Chaos, Place, soon_empty
 from installed_packages import needs
 from machines import timeless_tables
 
-pytestmark = [pytest.mark.slow, pytest.mark.xla]
+pytestmark = [pytest.mark.slow, pytest.mark.xla, pytest.mark.nightly]
 needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
@@ -80,7 +84,7 @@ def table(out: Path) -> pd.DataFrame:
 
 @pytest.mark.parametrize(
     ("command", "kills", "most_seconds"),
-    [(QUICK, 3, 2.0), pytest.param(THOROUGH, 100, 8.0, marks=pytest.mark.nightly)],
+    [(QUICK, 3, 2.0), (THOROUGH, 100, 8.0)],
     ids=["quick", "thorough"],
 )
 def test_random_kills_change_no_table_and_leave_nothing(

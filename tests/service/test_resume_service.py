@@ -1,4 +1,8 @@
-"""Resuming with real processes: `difftest run` killed with its cluster, and two consecutive nights."""
+"""Resuming with real processes: `difftest run` killed with its cluster, and two consecutive nights.
+
+On every change `tests/jobs/test_nightly.py` runs nights in a row, killed and resumed, on a pretended cluster,
+and `tests/service/test_service.py` a second campaign and a replay on a real corpus.
+"""
 
 import json
 import os
@@ -84,6 +88,7 @@ def test_a_killed_campaign_resumes_and_ends_with_the_tables_of_an_undisturbed_on
     pd.testing.assert_frame_equal(one, other)
 
 
+@pytest.mark.nightly
 def test_two_nightly_runs_in_a_row(tmp_path: Path) -> None:
     words = (
         sys.executable,

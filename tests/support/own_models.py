@@ -1,9 +1,10 @@
 """Sources of users' models, which tests write into a folder of their own, and cases of them."""
 
+import atexit
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -16,8 +17,10 @@ from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.ground import sources
+from difftest.ground.errors import UsageError
+from difftest.ground.own_folder import own_folder
+from difftest.jobs.watch.warm_python import WarmPython, warm_python
 from workers.isolate import zygotes
-from workers.isolate.described import described
 
 DOCUMENTED = re.search(
     r"```python\n(# model\.py\n.*?)```", (ROOT / "docs" / "own-model.md").read_text(), re.DOTALL
@@ -26,42 +29,56 @@ SHAPES = {"table.weight": (16, 8), "head.weight": (5, 8), "scale": ()}
 
 
 DESCRIBES = """
-import sys
+import os
 import msgspec
 from difftest.cases.described import Answer, DescriptionRequest
 from difftest.cases.layout import Mesh
 from difftest.ground.errors import UsageError
 from workers.own.describe import description
-out, sources = open(sys.argv[1], "wb"), sys.argv[2:]
-for source in sources:
-    try:
-        answer = Answer(description=description(DescriptionRequest(source, {meshes})))
-    except UsageError as error:
-        answer = Answer(error=str(error))
-    out.write(msgspec.json.encode(answer) + b"\\n")
+os.chdir({folder!r})
+with open({out!r}, "wb") as out:
+    for source in {sources!r}:
+        try:
+            answer = Answer(description=description(DescriptionRequest(source, {meshes!r})))
+        except UsageError as error:
+            answer = Answer(error=str(error))
+        out.write(msgspec.json.encode(answer) + b"\\n")
 """
+MOST_SECONDS = 600
+_at_exit = ExitStack()
+atexit.register(_at_exit.close)
 
 
 def descriptions(folder: Path, named: Sequence[str], meshes: Sequence[Mesh]) -> list[Answer]:
-    """What is known of models in a working directory, from one process, which imports torch once.
+    """What is known of models in a working directory, from a fork of a Python that has imported torch.
 
-    `workers.isolate.described` starts one for each.
+    `workers.isolate.described` starts a Python for each.
     """
-    out, program = folder / "described.jsonl", DESCRIBES.replace("{meshes}", repr(tuple(meshes)))
-    command = [sys.executable, "-P", "-c", program, str(out), *named]
-    done = subprocess.run(
-        command, cwd=folder, env=zygotes.environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    place, warm = _describing()
+    script, out = place / "describes.py", place / "described.jsonl"
+    values = {"folder": str(folder), "out": str(out), "sources": tuple(named), "meshes": tuple(meshes)}
+    script.write_text(DESCRIBES.format(**values))
+    status, output = warm.run(script, MOST_SECONDS)
+    assert status == 0, output
     return [msgspec.json.decode(line, type=Answer) for line in out.read_bytes().splitlines()]
 
 
+@cache
+def _describing() -> tuple[Path, WarmPython]:
+    """That Python, and a folder for what it is given and gives."""
+    place = _at_exit.enter_context(own_folder("run"))
+    imported = ("torch", "torch._dynamo", "workers.own.describe")
+    return place, _at_exit.enter_context(warm_python(imported, place, variables=zygotes.environment()))
+
+
 def described_in(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Description:
-    """What is known of a source in a folder, which becomes the working directory, with zygotes of its own."""
+    """What is known of a source in a folder, which becomes the working directory."""
     written(folder, text)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
-    return described("model.py:build", (Mesh((("dp", 2),)),))
+    (answer,) = descriptions(folder, ["model.py:build"], [Mesh((("dp", 2),))])
+    if answer.description is None:
+        raise UsageError(answer.error)
+    return answer.description
 
 
 def documented() -> str:

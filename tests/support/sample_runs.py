@@ -72,8 +72,12 @@ def write(  # noqa: PLR0913  what a test may want to choose
     changed: Mapping[int, Sequence[Values]] | None = None,
     packages: Mapping[str, Package] | None = None,
     microbatches: int = 1,
+    every: int = 1,
 ) -> Path:
-    """Writes a run. Each rank has copies, or with `cut` its rows; `changed` replaces a rank's."""
+    """Writes a run. Each rank has copies, or with `cut` its rows; `changed` replaces a rank's.
+
+    The steps are every first, second, ... of a training.
+    """
     owners = dict.fromkeys(owner for tensors in steps for kind, owner in tensors if kind in layout.PARAMETERS)
     modules = dict.fromkeys(
         owner for tensors in steps for kind, owner in tensors if kind not in layout.PARAMETERS
@@ -106,7 +110,7 @@ def write(  # noqa: PLR0913  what a test may want to choose
                 else given
             )
             line = Step(
-                step=step,
+                step=step * every,
                 row=0,
                 tensors=(),
                 loss=loss,

@@ -9,7 +9,6 @@ import pytest
 LONG = {
     "test_service.py": 400,
     "test_upstream.py": 300,
-    "test_chaos.py": 240,
     "test_rates.py": 150,
     "test_vacuous_faults.py": 130,
     "test_recorded.py": 97,
@@ -19,10 +18,9 @@ LONG = {
     "test_flash_attention_runs.py": 80,
     "test_vacuous_campaigns.py": 80,
     "test_feature_runs.py": 75,
-    "test_named_models.py": 75,
+    "test_named_models.py": 100,
     "test_notebook.py": 75,
     "test_real_control.py": 70,
-    "test_resume_service.py": 68,
     "test_mission.py": 65,
     "test_dispatch.py": 60,
     "test_wrapper_runs.py": 60,
@@ -51,10 +49,20 @@ negative comes last: mypy's cache is there by then, because CI runs mypy beside 
 """
 
 
+SECONDS, FAST = {"slow": 3.0, "long": 2.0}, 0.05
+"""What most tests with a marker take, and most of the others."""
+
+
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sort the tests by how long their file takes; of other files those with the most tests come first."""
-    sizes = Counter(item.path.name for item in items)
-    items.sort(key=lambda item: (LONG.get(item.path.name, 0), sizes[item.path.name]), reverse=True)
+    """Sort the tests by how long their file takes, which of most files follows from its slow tests."""
+    files = Counter[str]()
+    for item in items:
+        files[item.path.name] += _seconds(item)
+    items.sort(key=lambda item: LONG.get(item.path.name, files[item.path.name]), reverse=True)
+
+
+def _seconds(item: pytest.Item) -> float:
+    return next((seconds for mark, seconds in SECONDS.items() if item.get_closest_marker(mark)), FAST)
 
 
 WAITING = 2

@@ -16,16 +16,17 @@ from installed_packages import needs
 from real_runs import agrees
 
 from difftest.cases.case import Case
+from difftest.cases.twins import twin
 from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.jobs.proof.correct_runs import same_bits
 from difftest.judge.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
-from workers.backends import torchax
+from workers.backends import torch_eager, torchax
 from workers.faults import VARIABLE
 from workers.gpus import VISIBLE, gpu_count
 from workers.isolate import sandbox
-from workers.torch.devices import SHARE_VARIABLE
+from workers.torch.devices import OVER_NCCL, SHARE_VARIABLE
 from workers.xla import plugin
 
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
@@ -100,6 +101,28 @@ def test_ranks_share_a_gpu_over_gloo() -> None:
     assert isinstance(outcome, Trace)
     assert outcome.environment["device"] != "cpu"
     assert outcome.environment["transport"] == ("gloo" if gpu_count() < case.world_size else "nccl")
+
+
+@a_gpu
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp"])
+def test_ranks_share_a_gpu_over_nccl(backend: str) -> None:
+    for case in itertools.islice(right_without(backend, 2), CASES_A_BACKEND):
+        outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS, options={SHARE_VARIABLE: OVER_NCCL})
+        assert agrees(case, backend, outcome, DEADLINE_SECONDS), case.id
+        assert isinstance(outcome, Trace)
+        assert outcome.environment["device"] != "cpu"
+        assert outcome.environment["transport"] == "nccl"
+
+
+@a_gpu
+@pytest.mark.parametrize("path", ["operators", "data_parallel"])
+def test_torch_itself_computes_twins_in_float64_on_a_gpu(path: str) -> None:
+    case = twin(case_at(0, 0, paths=(path,)))
+    options = {torch_eager.GPU_VARIABLE: "1"}
+    outcome = sandbox.run(case, "torch_eager", deadline=DEADLINE_SECONDS, options=options)
+    assert agrees(case, "torch_eager", outcome, DEADLINE_SECONDS), case.id
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["device"] != "cpu"
 
 
 @a_gpu

@@ -7,7 +7,10 @@ import pytest
 from own_models import described_in
 from real_runs import agrees, oracle_trace
 
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.localise import MODULE, VARIABLE, first_beyond
 from difftest.cases.case import Case
+from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 from generators import own
@@ -72,6 +75,19 @@ def test_wrappers_agree_with_a_reference_that_has_a_batch_for_every_rank(
     cases = cases_of(tmp_path, monkeypatch, path, by_rank=True)
     case = next(one for one in cases if backends.load(backend).unsupported(one) is None)
     assert agrees(case, backend, sandbox.run(case, backend))
+
+
+def test_modules_of_such_a_model_are_compared_where_a_finding_is_located(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case, *_) = cases_of(tmp_path, monkeypatch, "data_parallel", by_rank=True)
+    truth, actual = (sandbox.run(case, name, options={VARIABLE: "1"}) for name in (ORACLE, "torch_ddp"))
+    assert isinstance(truth, Trace)
+    run = measure_run(case, "torch_ddp", "torch", truth, actual)
+    modules = {name.removeprefix(MODULE) for _, stage, name in run.measured if name.startswith(MODULE)}
+    assert modules == {"0", *(f"0.{name}" for name in ("first", "norm", "drop", "drop input", "last"))}
+    for stage in (Stage.FORWARD, Stage.BACKWARD):
+        assert first_beyond(run, stage) == f"{stage}: no module is beyond rounding"
 
 
 def test_the_whole_batch_and_a_batch_on_every_rank_give_other_numbers(

@@ -125,6 +125,28 @@ def test_a_package_that_starts_threads_is_imported_in_every_rank(
     assert len(processes) == len({*processes}) == 1 + 4, "the zygote tried it, and then every rank"
 
 
+@pytest.mark.slow
+def test_ranks_run_in_the_working_directory_of_their_run_whichever_the_zygote_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = MODEL.replace("import weighty\n", "")
+    written(tmp_path, text)
+    monkeypatch.chdir(tmp_path)
+    description = described("model.py:build", own.meshes(2))
+    case = own.case_at(description, 0, 0, wanted=("data_parallel",), max_world_size=2)
+    pids = set[int]()
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        model = written(folder, text)
+        outcome = sandbox.run(case, "torch_ddp")
+        assert hasattr(outcome, "steps"), outcome
+        model.unlink()
+        pids.add(zygotes.zygote_with(zygotes.BASE).pid)
+    assert len(pids) == 1
+
+
 IMPORTED = """
 from workers import zygote
 zygote.preloaded(["torch", "torch._dynamo", "workers.own.before_imports", "transformers:PreTrainedModel"])

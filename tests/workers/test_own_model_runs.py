@@ -75,6 +75,10 @@ WRONG = {
         PLAIN.replace("generator=generator", ""),
         r"another batch for the same",
     ),
+    "weights": (
+        PLAIN.replace("    return Wrong()", "    torch.seed()\n    return Wrong()"),
+        r"two builds from the same seed give different weights",
+    ),
     "no batch": (
         PLAIN.replace("def batch", "def bunch"),
         r"defines no function batch",
@@ -110,6 +114,9 @@ DESCRIBED = {
         "nn.TransformerEncoderLayer(4, 2, 4, dropout=0.5, batch_first=True)",
     ),
     "tied": TIED,
+    "closed": of_module(
+        "return self.call(x)", "nn.Linear(4, 2); self.call = lambda x, inner=self.inner: inner(x)"
+    ),
 }
 
 
@@ -132,6 +139,12 @@ def description(answers: Mapping[str, Answer]) -> Callable[[str], Description]:
         return described
 
     return of
+
+
+def test_a_module_may_call_others_through_a_closure(description: Callable[[str], Description]) -> None:
+    assert description("closed").dtypes == ("float32", "bfloat16", "float16"), (
+        "a copy would run the original's"
+    )
 
 
 @pytest.mark.parametrize("fault", WRONG)

@@ -1,5 +1,6 @@
 """What a trial of a user's model says: what it reads and mixes, and how its rows belong together."""
 
+import copy
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -38,6 +39,7 @@ def trial_of(
     **functions: Any,  # noqa: ANN401
 ) -> Trial:
     torch.manual_seed(0)
+    code = Code(forward)
     source = ModuleType("source")
     vars(source).update(functions)
     inputs = (
@@ -47,7 +49,7 @@ def trial_of(
     )
     chosen = torch.randn(ROWS, WIDTH) if targets is None else targets
     kind: Any = "own" if "loss" in functions else "mse" if targets is None else "cross_entropy"
-    return Trial(source, Code(forward), TrialBatch({"0": inputs}, chosen), kind)
+    return Trial(source, lambda: copy.deepcopy(code), TrialBatch({"0": inputs}, chosen), kind)
 
 
 def scaled_by_a_number(x: Tensor, _: Any) -> Tensor:  # noqa: ANN401
@@ -159,3 +161,27 @@ def test_a_loss_that_is_no_mean_is_told_from_rows_that_influence_each_other() ->
     of_rows = rows_of(trial_of(lambda x, _: x - x.mean(0)))
     assert (of_loss.apart, of_loss.add_up) == (True, False)
     assert (of_rows.apart, of_rows.add_up) == (False, False)
+
+
+def test_a_half_type_is_tried_with_one_row_and_with_all_where_the_module_needs_them() -> None:
+    rows = list[int]()
+
+    def alone(x: Tensor, _: Any) -> Tensor:  # noqa: ANN401
+        rows.append(len(x))
+        return x
+
+    def together(x: Tensor, _: Any) -> Tensor:  # noqa: ANN401
+        return alone(x, _)[torch.arange(ROWS)]
+
+    def in_float32(x: Tensor, _: Any) -> Tensor:  # noqa: ANN401
+        return x @ torch.ones(WIDTH, WIDTH)
+
+    for forward, dtype, tried in (
+        (alone, torch.float16, [1]),
+        (together, torch.bfloat16, [1, ROWS]),
+        (alone, torch.float32, [ROWS]),
+    ):
+        rows.clear()
+        assert trial_of(forward).refusal(dtype) == ""
+        assert rows == tried
+    assert "fails in float16" in trial_of(in_float32).refusal(torch.float16)

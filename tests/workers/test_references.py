@@ -23,7 +23,9 @@ from difftest.cases.model import Model
 from difftest.cases.twins import PATH, is_twin, no_twin, twin
 from difftest.ground import plugins
 from difftest.judge.stage import Stage
+from generators.cases import case_at
 from workers import backends
+from workers.backends import torch_eager
 from workers.references import (
     blocks,
     clipping,
@@ -67,6 +69,15 @@ def test_references_refuse_what_is_no_twin_and_other_backends_are_none() -> None
     assert {"definitions", "torch_eager"} == set(backends.references())
     assert all(reference.unsupported(case) for reference in backends.references().values())
     assert no_twin(twin(case)) is None
+
+
+def test_torch_runs_the_twin_of_a_program_where_it_may_use_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, training = twin(case_at(0, 0, paths=("operators",))), twin(a_sharded_case())
+    assert program.model.is_program
+    assert "it is a program" in str(torch_eager.unsupported(program))
+    monkeypatch.setenv(torch_eager.GPU_VARIABLE, "1")
+    assert [torch_eager.unsupported(case) for case in (program, training)] == [None, None]
+    assert torch_eager.unsupported(a_sharded_case())
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adagrad", "rmsprop", "adadelta"])

@@ -197,6 +197,7 @@ def test_backends_of_one_side_share_a_zygote() -> None:
         (4, "", ["cuda:0", "cuda:1", "cuda:2", "cuda:3"], "nccl"),
         (2, "1", ["cuda:0", "cuda:1", "cuda:0", "cuda:1"], "gloo"),
         (1, "1", ["cuda:0"] * 4, "gloo"),
+        (1, "nccl", ["cuda:0"] * 4, "nccl"),
     ],
 )
 def test_ranks_get_a_gpu_each_or_share_gpus_on_request(
@@ -208,6 +209,8 @@ def test_ranks_get_a_gpu_each_or_share_gpus_on_request(
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(devices, "equalise", lambda _: None)
     monkeypatch.setenv(devices.SHARE_VARIABLE, share)
+    for name in ("NCCL_HOSTID", "NCCL_SOCKET_IFNAME", "NCCL_MNNVL_ENABLE"):
+        monkeypatch.setenv(name, "")  # so that they are as before afterwards
     case = a_case(mesh=(("dp", 4),))
     chosen = [devices.find(case, rank) for rank in range(4)]
     assert [str(device) for device in chosen] == wanted

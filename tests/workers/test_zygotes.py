@@ -51,7 +51,7 @@ from workers import child
 from workers.xla import devices
 for name in devices.PRELOAD:
     importlib.import_module(name)
-child.warm()
+child.warm(devices.PRELOAD)
 print(threading.active_count(), len(sys.modules["jax._src.xla_bridge"]._backends))
 before = set(sys.modules)
 import numpy, torch, torch_xla
@@ -63,11 +63,22 @@ spmd.mark_sharding(tensor, spmd.Mesh(numpy.arange(1), (1,), ("x",)), ("x",))
 print(sorted(name for name in set(sys.modules) - before if name.startswith(("flax", "jax", "torchax"))))
 """
 
+WARM_FOR_TORCH = """
+import sys
+import torch_xla
+from workers import child
+from workers.torch import process_groups
+child.warm(process_groups.PRELOAD)
+print("torchax" in sys.modules)
+"""
+
 
 def a_request(rank: int) -> RankRequest:
     """The request for a rank that has no case, at which it ends."""
     return RankRequest(
-        run="x", rank=rank, work=Work(backends=(), cases=(), numbers=(), folders=(), environment={})
+        run="x",
+        rank=rank,
+        work=Work(backends=(), cases=(), numbers=(), folders=(), environment={}, directory="/"),
     )
 
 
@@ -230,3 +241,15 @@ def test_a_warm_zygote_has_what_torch_xla_looks_for_at_its_first_annotation_and_
         [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines() == ["1 0", "[]"], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_what_xla_looks_for_is_not_imported_for_ranks_of_torch_whose_model_imports_torch_xla() -> None:
+    """As diffusers does. torchax renames a device of torch's, and its barriers then ask for hooks of that."""
+    needs("torch_xla", reason="needs torch_xla")
+    environment = zygotes.environment() | {"PJRT_DEVICE": "CPU"}
+    done = subprocess.run(
+        [sys.executable, "-c", WARM_FOR_TORCH], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "False\n", done.stderr

@@ -44,10 +44,11 @@ def session(
 ) -> Iterator["Session"]:
     """Joins the process group and wraps the module; all ranks are one group."""
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
-        yield process_groups.local_session(member, partial(_place, member), partial(quiet, case.replication))
+        yield process_groups.local_session(member, partial(place, member), partial(quiet, case.replication))
 
 
-def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
+def place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
+    """The module on the rank's device, wrapped over all ranks."""
     own = [member.device] if member.device.type == "cuda" else None
     return wrap(member.case, start(member.case, member.rank, module).to(member.device), own)
 

@@ -2,9 +2,11 @@
 
 It runs the twins of cases (`difftest.cases.twins`). The oracle has schedulers, averages and most optimizers
 by their formulas. Where this backend differs from it, torch's own are wrong on every device. It is one rank
-of a process group, as checkpoints need it.
+of a process group, as checkpoints need it. On request it runs on a GPU, programs too: what then differs from
+the oracle are the GPU's kernels.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,9 +35,18 @@ processes = process_groups.processes
 environment = process_groups.environment
 
 
+GPU_VARIABLE = "DIFFTEST_EAGER_ON_GPU"
+"""The environment variable that, at 1, lets it run on a GPU where there is one."""
+
+
+def on_gpu() -> bool:
+    """Whether it runs on a GPU where there is one."""
+    return os.environ.get(GPU_VARIABLE, "") == "1"
+
+
 def unsupported(case: Case) -> str | None:
     """Why a case has nothing of torch's training, or is no twin."""
-    if case.model.own or case.model.is_program:
+    if case.model.own or (case.model.is_program and not on_gpu()):
         return "no features of training: it is a program, or a module of the user's"
     return no_twin(case)
 
@@ -48,15 +59,19 @@ class _Host:
     groups = staticmethod(devices.groups)
     describe = staticmethod(devices.describe)
 
-    def find(self, case: Case, rank: int) -> "torch.device":  # noqa: ARG002  the protocol's
+    def find(self, case: Case, rank: int) -> "torch.device":
         import torch
 
-        return torch.device("cpu")
+        return devices.find(case, rank) if on_gpu() else torch.device("cpu")
+
+
+def _facts(device: "torch.device") -> dict[str, str]:
+    return devices.describe(device) if device.type == "cuda" else {"device": "cpu"}
 
 
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
-    """Places nothing: the module stays as it was made, in float64."""
+    """Places nothing: the module stays as it was made, in float64, on one device."""
     import torch
 
     from workers.training.session import Session
@@ -64,15 +79,15 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     alone = replicated(case.layout.mesh)
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
-        return sharded(tensor, alone, {0: values(tensor).copy()})
+        return sharded(tensor, alone, {0: values(tensor.detach().cpu()).copy()})
 
-    with process_groups.joined(case, rank, rendezvous, kind=_Host()):
+    with process_groups.joined(case, rank, rendezvous, kind=_Host()) as member:
         yield Session(
             dtype=torch.float64,
             wide=True,
-            place=lambda module: module,
-            feed=lambda tensor: tensor,
+            place=lambda module: module.to(member.device),
+            feed=lambda tensor: tensor.to(member.device),
             read=read,
-            device="cpu",
-            environment={"torch": torch.__version__, "device": "cpu"},
+            device=member.device.type,
+            environment={"torch": torch.__version__, **_facts(member.device)},
         )

@@ -14,7 +14,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What every rank of a run does: it runs `cases` (JSON) one after another.
 
     For each case there are its backend, the number that its outcome repeats, and the folder of its results.
-    `environment` has further environment variables.
+    `environment` has further environment variables. `directory` is the working directory, in which a user's
+    files are.
     """
 
     backends: tuple[str, ...]
@@ -22,6 +23,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     numbers: tuple[str, ...]
     folders: tuple[str, ...]
     environment: Mapping[str, str]
+    directory: str
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -91,6 +91,7 @@ def _run(
             numbers=tuple(origin.number for origin in requests),
             folders=tuple(map(str, folders)),
             environment={**module.environment(cases[0]), **options},
+            directory=str(Path.cwd()),
         )
         ranks = run_ranks(zygote, work, share or range(module.processes(cases[0])), allowed)
         ranks.require_ended_by_itself()

@@ -1,13 +1,12 @@
 """Where a zygote listens: the files by which the processes that share a folder find one of the same kind.
 
-Zygotes are of the same kind where the interpreter, the imported modules, the environment and the working
-directory are the same. The name of a socket is a digest of these.
+Zygotes are of the same kind where the interpreter, the imported modules and the environment are the same. The
+name of a socket is a digest of these.
 """
 
 import fcntl
 import hashlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -76,7 +75,7 @@ class ZygotePlace:
         return lines[-1] if lines else "no reason given"
 
     def _file(self, kind: str) -> Path:
-        what: Sequence[object] = (sys.executable, self.preload, os.getcwd(), sorted(self.variables.items()))  # noqa: PTH109
+        what: Sequence[object] = (sys.executable, self.preload, sorted(self.variables.items()))
         digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         return self.folder / f"{digest[:NAME_LETTERS]}.{kind}"
 

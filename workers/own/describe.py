@@ -5,6 +5,7 @@ Every line of standard input is a JSON object, `{"source": ..., "meshes": [...]}
 every dtype, with a batch of few rows, on the CPU.
 """
 
+import gc
 import inspect
 import os
 import sys
@@ -41,9 +42,12 @@ def description(request: DescriptionRequest) -> Description:
     loops.CALLED.clear()
     origin = _origin(request.source)
     functions = origin.functions
-    module = _built(functions, origin.function, request.source)
     batch = _batch(functions)
-    trial = Trial(functions, module, batch, _loss(functions, batch))
+
+    def build() -> nn.Module:
+        return _built(functions, origin.function, request.source)
+
+    trial = Trial(functions, build, batch, _loss(functions, batch))
     trial.require_comparable()
     refused: dict[str, str] = {
         dtype: reason for dtype in DTYPES if (reason := trial.refusal(getattr(torch, dtype)))
@@ -202,6 +206,7 @@ def main() -> None:
     """Answers the requests on standard input; what the user's code prints goes to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    gc.freeze()  # else this process looks for garbage in what it has imported, as it ends for 2 s
     for line in sys.stdin.buffer:
         answers.write(msgspec.json.encode(_answer(line)) + b"\n")
         answers.flush()

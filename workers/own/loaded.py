@@ -98,7 +98,10 @@ def _require_batch(file: Path, place: str) -> None:
     imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
     defined |= {alias.asname or alias.name for node in imports for alias in node.names}
     if BATCH not in defined:
-        msg = f"{place} defines no function {BATCH}(generator, rows), which gives inputs and targets"
+        msg = (
+            f"{place} defines no function {BATCH}(generator, rows), which gives inputs and targets; "
+            "docs/own-model.md has an example"
+        )
         raise UsageError(msg)
 
 

@@ -1,7 +1,7 @@
 """What the user's functions make: the module, a step's batch, the loss and the optimizer."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -131,15 +131,18 @@ def digest(case: Case) -> str:
 def _digest(text: bytes) -> str:
     case = Case.from_json(text)
     first, made = batch(case, 0), module(layer_of(case), case.seed)
-    tensors = (tensor.detach().reshape(-1).view(torch.uint8) for tensor in _state(made))
-    whole = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in tensors))
+    whole = hashlib.sha256(bits(made))
     for array in (first.inputs, first.targets, *first.extras.values()):
         whole.update(np.ascontiguousarray(array).tobytes())
     return whole.hexdigest()[:12]
 
 
-def _state(made: nn.Module) -> Iterator[Tensor]:
-    yield from (tensor.contiguous() for tensor in (*made.parameters(), *made.buffers()) if tensor.numel())
+def bits(made: nn.Module) -> bytes:
+    """The numbers of a module's parameters and buffers."""
+    tensors = (tensor.detach().contiguous() for tensor in (*made.parameters(), *made.buffers()))
+    return b"".join(
+        tensor.reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in tensors if tensor.numel()
+    )
 
 
 def _seed(case: Case, step: int) -> int:

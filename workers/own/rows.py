@@ -4,7 +4,6 @@ Where targets are ignored, ranks have unequal numbers of them. The gradient of t
 all of them by their number in the whole batch, and not the mean of the ranks' means.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -110,12 +109,16 @@ def _parts_run(
     """Whether halves can be batches of their own."""
     if not all(half is not None and len(half.output) == ROWS // 2 for half in halves):
         return False
-    later = copy.deepcopy(trial.module)
-    with torch.no_grad():
-        for name, buffer in later.named_buffers():
-            if name in kept and kept[name].of_all_rows:
-                buffer.copy_(whole.module.get_buffer(name))
-    return close(_run(replace(trial, module=later), batch, slice(0, ROWS)).output, whole.output)
+
+    def later() -> nn.Module:
+        module = trial.build()
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                if name in kept and kept[name].of_all_rows:
+                    buffer.copy_(whole.module.get_buffer(name))
+        return module
+
+    return close(_run(replace(trial, build=later), batch, slice(0, ROWS)).output, whole.output)
 
 
 def _is_clear(exact: Tensor, rounded: Tensor | None) -> bool:

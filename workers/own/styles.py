@@ -7,7 +7,6 @@ module. Which pieces of which parameters a plan gives is read from a module that
 ranks has parallelized.
 """
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -98,18 +97,15 @@ def _placed(trial: Trial, tied: Mapping[str, str], size: int) -> dict[str, int |
     from torch.distributed.tensor.parallel import parallelize_module
 
     with _alone(size) as mesh:
-        plan = styles(trial.functions, copy.deepcopy(trial.module), size)
+        plan = styles(trial.functions, trial.build(), size)
         if not plan:
             return {}
 
-        def prepared(module: nn.Module) -> nn.Module:
-            module = parallelize_module(module, mesh, plan)
-            for name, owner in tied.items():
-                path, _, own = name.rpartition(".")
-                module.get_submodule(path).register_parameter(own, module.get_parameter(owner))
-            return module
-
-        _, _, module = trial.run(torch.float32, prepared=prepared)
+        module = parallelize_module(trial.made_in(torch.float32), mesh, plan)
+        for name, owner in tied.items():
+            path, _, own = name.rpartition(".")
+            module.get_submodule(path).register_parameter(own, module.get_parameter(owner))
+        trial.run(torch.float32, module=module)
         parameters = dict(module.named_parameters())
         placed = {name: one.placements[0] for name, one in parameters.items() if isinstance(one, DTensor)}
         return {name: at.dim if isinstance(at, Shard) else None for name, at in placed.items()}

@@ -1,6 +1,5 @@
 """Runs of a user's module with few rows: in which dtypes it computes, and whether it can be compared."""
 
-import copy
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 ROWS = 4
 """The rows of the batch: two for each half, so that statistics over rows exist in a half."""
+
+HALF = (torch.bfloat16, torch.float16)
 
 NOISE = 2.0**-6
 """The share of an output by which float32 may be off: with more, few results could be judged."""
@@ -54,7 +55,8 @@ class Trial:
     """A module with a batch and the name of its loss."""
 
     functions: ModuleType
-    module: nn.Module
+    build: Callable[[], nn.Module]
+    """Makes the module. Each run has one of its own: a copy would share the modules that a closure holds."""
     batch: TrialBatch
     loss: Literal["mse", "cross_entropy", "own"]
     running: list[str] = field(default_factory=list)
@@ -66,6 +68,15 @@ class Trial:
     """Whether the last run returned tensors in an object in which torch finds none."""
     outputs: dict[str, Tensor] = field(default_factory=dict)
     """What every module gave first in the last run, by its name in messages, in the order of their ends."""
+    module: nn.Module = field(init=False)
+    """The module as `build` makes it, which no run changes."""
+
+    def __post_init__(self) -> None:
+        self.module = self.build()
+
+    def made_in(self, dtype: torch.dtype) -> nn.Module:
+        """The module, made anew, with the numbers that all backends begin with."""
+        return made.cast_to(self.build(), torch.float32, dtype)
 
     def run(
         self,
@@ -73,15 +84,15 @@ class Trial:
         rows: slice = slice(0, ROWS),
         batch: TrialBatch | None = None,
         mixes: Callable[[nn.Module, TrialBatch], Mixes] | None = None,
-        prepared: Callable[[nn.Module], nn.Module] = lambda module: module,
+        module: nn.Module | None = None,
     ) -> tuple[Tensor, Tensor, nn.Module]:
         """Output and loss of some rows in `dtype`, and the module, with its gradients.
 
-        `batch` takes the place of the trial's. The mode that `mixes` makes observes the forward. What
-        `prepared` gives is run in the module's place.
+        `batch` takes the place of the trial's. The mode that `mixes` makes observes the forward. `module` is
+        run in place of `made_in(dtype)`.
         `UsageError`, naming the module that was running, where that fails.
         """
-        module = prepared(made.cast_to(copy.deepcopy(self.module), torch.float32, dtype))
+        module = self.made_in(dtype) if module is None else module
         batch = (batch or self.batch).part(rows, dtype)
         named = str(dtype).removeprefix("torch.")
         with self._followed(module), explained(f"in {named}", self._where), self._wide(dtype):
@@ -133,10 +144,14 @@ class Trial:
 
     def require_comparable(self) -> None:
         """`UsageError` unless float64 works, nothing is random, and outputs have the batch's rows."""
+        modules = self.made_in(torch.float64), self.made_in(torch.float64)
+        if made.bits(modules[0]) != made.bits(modules[1]):
+            msg = "two builds from the same seed give different weights; all ranks must begin with the same"
+            raise UsageError(msg)
         with Random() as random, loaded.seeded(1):
-            output, loss, module = self._in_float64()
+            output, loss, module = self._in_float64(modules[0])
         with loaded.seeded(2):
-            again, other, repeated = self.run(torch.float64)
+            again, other, repeated = self.run(torch.float64, module=modules[1])
         pairs = zip(gradients(module), gradients(repeated), strict=True)
         if not all(torch.equal(*pair) for pair in ((output, again), (loss, other), *pairs)):
             msg = (
@@ -151,22 +166,29 @@ class Trial:
             )
             raise UsageError(msg)
 
-    def _in_float64(self) -> tuple[Tensor, Tensor, nn.Module]:
+    def _in_float64(self, module: nn.Module) -> tuple[Tensor, Tensor, nn.Module]:
         """As `run`; what fails in float32 too, as a user runs it, is refused without naming a dtype."""
         try:
-            return self.run(torch.float64)
+            return self.run(torch.float64, module=module)
         except UsageError as error:
             if refused := self.refusal(torch.float32):
                 raise UsageError(refused.replace(" fails in float32: ", " fails: ", 1)) from error
             raise
 
     def refusal(self, dtype: torch.dtype) -> str:
-        """Why the module does not run in `dtype`; empty if it does."""
-        try:
-            self.run(dtype)
-        except UsageError as error:
-            return str(error)
-        return ""
+        """Why the module does not run in `dtype`; empty if it does.
+
+        One row shows that it runs in a half type, whose matrix products take most CPUs 50 times as long.
+        """
+        reason = ""
+        for rows in (1, ROWS) if dtype in HALF else (ROWS,):
+            try:
+                self.run(dtype, slice(0, rows))
+            except UsageError as error:
+                reason = str(error)
+            else:
+                return ""
+        return reason
 
     def noise(self) -> str:
         """The first module whose float32 output is far from the float64 one, in words; empty for none."""
@@ -187,8 +209,9 @@ class Trial:
 
         `UsageError` where the optimizer does not take the module's parameters.
         """
+        module = self.made_in(torch.float32)
         with Reads() as of_model:
-            _, _, module = self.run(torch.float32)
+            self.run(torch.float32, module=module)
         trained = [*module.parameters()]
         with Reads((*trained, *gradients(module))) as of_optimizer, explained("optimizer(parameters)"):
             if hasattr(self.functions, "optimizer"):

@@ -1,7 +1,7 @@
 """The device and the transport of torch's ranks: detected, not named.
 
-They are NCCL and one GPU for each rank where there are enough GPUs, else gloo on the CPU, or gloo over the
-tensors of shared GPUs. What a GPU's numbers depend on is set here and recorded with the run.
+They are NCCL and one GPU for each rank where there are enough GPUs, else gloo on the CPU, or gloo or NCCL
+over the tensors of shared GPUs. What a GPU's numbers depend on is set here and recorded with the run.
 """
 
 import os
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 SHARE_VARIABLE = "DIFFTEST_SHARE_GPUS"
-"""The environment variable that, at 1, lets ranks share GPUs where there are fewer GPUs than ranks.
+"""The environment variable that lets ranks share GPUs where there are fewer GPUs than ranks.
 
-gloo lacks some collectives for CUDA tensors.
+At `1` they do so over gloo, which lacks some collectives for CUDA tensors, and at `nccl` over NCCL.
 """
+
+OVER_NCCL = "nccl"
+"""The value of that variable that lets them share GPUs over NCCL."""
 
 
 def find(case: Case, rank: int) -> "torch.device":
@@ -30,11 +33,32 @@ def find(case: Case, rank: int) -> "torch.device":
         int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size)),
     )
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not usable or (usable < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
+    share = os.environ.get(SHARE_VARIABLE, "")
+    if not usable or (usable < here and share not in ("1", OVER_NCCL)):
         return torch.device("cpu")
+    if usable < here and share == OVER_NCCL:
+        _as_of_another_host()
     equalise(case)
     torch.cuda.set_device(rank % usable)
     return torch.device("cuda", rank % usable)
+
+
+def have_nccl(case: Case) -> bool:
+    """Whether the ranks have GPUs and NCCL, without asking torch."""
+    there = gpu_count()
+    return there >= case.world_size or (there > 0 and os.environ.get(SHARE_VARIABLE, "") == OVER_NCCL)
+
+
+def _as_of_another_host() -> None:
+    """Makes NCCL take this process for one of a host of its own, which it reaches by the machine's sockets.
+
+    Of the processes of one host NCCL refuses those that share a GPU (its manual, "Environment variables").
+    """
+    os.environ |= {
+        "NCCL_HOSTID": f"difftest-{os.getpid()}",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "NCCL_MNNVL_ENABLE": "0",
+    }
 
 
 def equalise(case: Case) -> None:
@@ -58,11 +82,12 @@ def equalise(case: Case) -> None:
 
 
 def transport(case: Case, device: "torch.device") -> str:
-    """NCCL where each rank has a GPU, else gloo: for ranks that share a GPU, and for the CPU."""
+    """NCCL where each rank has a GPU or the user wants it, else gloo: for shared GPUs, and for the CPU."""
     import torch
 
     here = int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
-    return "nccl" if device.type == "cuda" and torch.cuda.device_count() >= here else "gloo"
+    wanted = torch.cuda.device_count() >= here or os.environ.get(SHARE_VARIABLE, "") == OVER_NCCL
+    return "nccl" if device.type == "cuda" and wanted else "gloo"
 
 
 def groups(device: "torch.device", over: str, axes: tuple[str, ...]) -> dict[str, Any]:

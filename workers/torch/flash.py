@@ -30,22 +30,28 @@ def operators(case: Case, environment: dict[str, str]) -> "Operators":
     """The operators of a backend of torch's side; they write the kernels they used into `environment`."""
     from workers.training.operators import Operators
 
-    return Operators(attend=_Attention(case, environment), grouped=True)
+    return Operators(attend=Attention(case, environment), grouped=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Attention:
+class Attention:
     """Attends by the first wanted kernel that takes the tensors, and records its name."""
 
     case: Case
     environment: dict[str, str]
 
     def __call__(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
+        """`workers.training.operators.attend` by the first wanted kernel that takes the tensors."""
+        return self.masked(query, key, value, scores, allowed(query, key, scores))
+
+    def masked(
+        self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores", mask: "Tensor | None"
+    ) -> "Tensor":
+        """Attention with a mask in the place of what `scores` hides; without one it may be causal."""
         from torch.backends import cuda
         from torch.nn.attention import SDPBackend, sdpa_kernel
         from torch.nn.functional import scaled_dot_product_attention
 
-        mask = allowed(query, key, scores)
         causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
         operands: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
         chosen = next(

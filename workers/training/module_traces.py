@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
 from difftest.campaign.localise import INPUT, MODULE, VARIABLE
@@ -65,21 +66,36 @@ class Watch:
         for name in reversed(names):
             self._kept.setdefault((Stage.BACKWARD, name), gradient.detach())
 
-    def read(
-        self, read: Callable[[Tensor], Sharded], part: int, scale: float
-    ) -> dict[tuple[Stage, str], Sharded]:
-        """The pieces of what was kept since the last call, in the order of its computation.
-
-        `part` is the index of the accumulation part, and part of the names where it is not 0. Gradients are
-        those of the loss before it was multiplied by `scale`.
-        """
+    def take(self) -> Tensors:
+        """What was kept since the last call, in the order of its computation."""
         kept, self._kept = self._kept, {}
         self._held.clear()
-        suffix = f" part {part}" if part else ""
-        return {
-            (stage, name + suffix): read(t / scale if stage is Stage.BACKWARD and scale != 1.0 else t)
-            for (stage, name), t in kept.items()
-        }
+        return kept
+
+
+def read(
+    kept: Tensors, reader: Callable[[Tensor], Sharded], part: int, scale: float
+) -> dict[tuple[Stage, str], Sharded]:
+    """The pieces of what a `Watch` kept.
+
+    `part` is the index of the accumulation part, and part of the names where it is not 0. Gradients are
+    those of the loss before it was multiplied by `scale`.
+    """
+    suffix = f" part {part}" if part else ""
+    return {
+        (stage, name + suffix): reader(t / scale if stage is Stage.BACKWARD and scale != 1.0 else t)
+        for (stage, name), t in kept.items()
+    }
+
+
+def joined(each: Sequence[Tensors]) -> Tensors:
+    """The tensors of ranks whose rows are batches of their own, one rank's rows behind the other's."""
+    first, *others = each
+    return {
+        key: torch.cat([tensor, *(one[key] for one in others)])
+        for key, tensor in first.items()
+        if all(key in one and one[key].shape[1:] == tensor.shape[1:] for one in others)
+    }
 
 
 def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -85,10 +85,11 @@ def batches_of_ranks(case: Case) -> list[slice]:
 def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[int, ...]:
     """The global shape of a plain local tensor.
 
-    Such a tensor that is expected in pieces can only be an output, whose rows follow from the case.
+    Such a tensor that is expected in pieces can only be an output, whose rows and positions follow from the
+    case.
     """
-    shape = shape_of(local)
-    return (case.part_rows, *shape[1:]) if Shard(0) in placements else shape
+    whole = (case.part_rows, case.model.sequence)
+    return tuple(whole[dim] if Shard(dim) in placements else size for dim, size in enumerate(shape_of(local)))
 
 
 def dtensor_placements(placements: Placements) -> "list[Placement]":

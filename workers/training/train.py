@@ -28,7 +28,7 @@ from workers.own import made
 from workers.own.masks import Masks
 from workers.own.precision import wide
 from workers.own.results import further_results, joined_results
-from workers.training import program, spelling
+from workers.training import module_traces, program, spelling
 from workers.training.build import build
 from workers.training.class_weights import of_targets
 from workers.training.dtypes import Dtypes
@@ -192,6 +192,7 @@ class _Run:
         ranks = batches_of_ranks(self.case)
         buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
+        traced = list[module_traces.Tensors]()
         for rows in ranks:
             _fill(self.module, buffers)
             part = batch.rows(rows)
@@ -200,13 +201,14 @@ class _Run:
                 loss.backward()
             given.append({place: output.detach() for place, output in outputs.items()})
             losses.append(loss.detach())
+            traced.append(self.watch.take())
             left = left or {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         _fill(self.module, left)
-        self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), 0, 1.0)
         shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
         assert self.case.model.own  # noqa: S101  no other model has such batches
         joined = joined_results(self.case.model.own, given, shares)
-        return self._read_outputs(joined, 0), torch.stack(losses).sum()
+        results = self._read_outputs(joined, 0) | self._read_modules(module_traces.joined(traced), 0, 1.0)
+        return results, torch.stack(losses).sum()
 
     def _at_once(self, step: int, parts: Sequence[Batch]) -> tuple[list[Outputs], Tensor]:
         """Forward and backward of all parts by the backend's own means: the outputs and the total loss."""
@@ -233,11 +235,16 @@ class _Run:
                 self.report(Stage.BACKWARD, step)
                 with self.session.observe("backward", self.module), self._wide():
                     (loss * self.session.scale).backward()
-            results |= self.watch.read(
-                lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale
-            )
+            results |= self._read_modules(self.watch.take(), index, self.session.scale)
             self.session.sync()
         return results, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+
+    def _read_modules(
+        self, kept: module_traces.Tensors, part: int, scale: float
+    ) -> dict[tuple[Stage, str], Sharded]:
+        """The traced tensors of an accumulation part."""
+        batch = self.case.layout.batch
+        return module_traces.read(kept, lambda tensor: self.session.read(tensor, batch), part, scale)
 
     def _forwards_first(
         self, step: int, parts: Sequence[Batch]

@@ -1,17 +1,21 @@
 """One model on a few plain layouts of two ranks, each beside the float64 reference, without a cluster.
 
-It is what a team's own test asks (`difftest.pytest_plugin`), and how difftest is measured on models that it
-did not make (`tools/real_models.py`).
+What differs is believed as in a campaign: beside a reference that knows its rounding noise better. This is
+what a team's own test asks (`difftest.pytest_plugin`), and how difftest is measured on models that it did not
+make (`tools/real_models.py`).
 """
 
+import datetime as dt
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
 from difftest.campaign.campaign import ORACLE
+from difftest.campaign.confirmation import confirmed, with_samples
 from difftest.cases.case import Case, Training
 from difftest.cases.described import Description
+from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
@@ -45,22 +49,36 @@ def compared(
 
 
 def comparison(case: Case, backend: str) -> Comparison:
-    """The comparison of a case's run on a backend with the oracle's."""
+    """The comparison of a case's run on a backend with the oracle's, confirmed as in a campaign."""
     from workers import backends
     from workers.isolate import sandbox
 
     if reason := backends.load(backend).unsupported(case):
         return Comparison(verdict="inconclusive", reason=reason, reason_kind=reason)
-    expected, actual = _expected(case.to_json()), sandbox.run(case, backend)
-    return compare(case, backend, backends.load(backend).SIDE, expected, actual)
+    text, side = case.to_json(), backends.load(backend).SIDE
+    expected, actual = expected_outcome(text), sandbox.run(case, backend)
+
+    def compared_with(truth: Outcome) -> Comparison:
+        return compare(case, backend, side, truth, actual)
+
+    def is_known(shown: Comparison) -> bool:
+        return entry(shown, case) is not None
+
+    return confirmed(compared_with, expected, partial(expected_outcome, text), is_known)
+
+
+def entry(comparison: Comparison, case: Case) -> Entry | None:
+    """The entry of the ledger for what a run showed first, or None."""
+    return read_ledger(LEDGER_FILE).entry(comparison.divergences[0], case, dt.datetime.now(tz=dt.UTC).date())
 
 
 @lru_cache(maxsize=4)
-def _expected(case: bytes) -> Outcome:
-    """The oracle's outcome, which layouts of the same case share."""
+def expected_outcome(case: bytes, samples: int = 0) -> Outcome:
+    """The oracle's outcome, which layouts of the same case share; 0 for the usual number of samples."""
     from workers.isolate import sandbox
 
-    return sandbox.run(Case.from_json(case), ORACLE)
+    options = with_samples(samples) if samples else {}
+    return sandbox.run(Case.from_json(case), ORACLE, options=options)
 
 
 def plain_case(description: Description, path: str, steps: int, dtype: str, backend: str) -> Case:

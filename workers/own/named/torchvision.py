@@ -16,12 +16,12 @@ SHAPES = ((3, 32, 32), (3, 64, 64), (3, 96, 96), (3, 224, 224), (3, 4, 64, 64), 
 """Of images, and of videos."""
 
 ARGUMENTS: tuple[Mapping[str, Any], ...] = (
+    {"image_size": 32},
     {},
     {"aux_logits": False, "init_weights": True},
     {"weights_backbone": None},
-    {"image_size": 32},
 )
-"""What some entries must be given: without these they would download, or take long to draw their weights."""
+"""What some entries must be given: else they would need large images, download, or draw weights for long."""
 
 SMALLER: tuple[Mapping[str, Any], ...] = (
     {"cut": {"layer1": 1, "layer2": 1, "layer3": 1, "layer4": 1}},
