@@ -13,4 +13,6 @@ distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
 mesh = init_device_mesh("cpu", (2,))
 output, targets = torch.zeros(29, 3), torch.zeros(29, dtype=torch.long)
 print(torch.nn.functional.cross_entropy(output, targets))  # 1.0986
-torch.nn.functional.cross_entropy(*(distribute_tensor(tensor, mesh, [Shard(0)]) for tensor in (output, targets)))
+torch.nn.functional.cross_entropy(
+    *(distribute_tensor(tensor, mesh, [Shard(0)]) for tensor in (output, targets))
+)
