@@ -199,6 +199,18 @@ def test_tensors_of_any_shape_are_sketched_without_loss_of_a_single_element(
     assert row[layout.SQUARES] == 9
 
 
+def test_signs_and_sums_do_not_depend_on_how_much_is_computed_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = torch.randn(24, 32, 5).double()
+    rows = []
+    for most in (7, 64, 1 << 18):
+        monkeypatch.setattr(sketching, "CHUNK", most)
+        rows.append(whole(x, Signs()))
+    for row in rows[:-1]:
+        torch.testing.assert_close(row, rows[-1], rtol=1e-12, atol=1e-12)
+
+
 def whole(x: Tensor, signs: Signs) -> Tensor:
     return block(x, (0,) * x.dim(), x.shape, signs)
 

@@ -27,6 +27,9 @@ CHUNK = 1 << 18
 
 CHUNK_ON_DEVICE = 1 << 26
 
+SIGNS_ON_DEVICE = 1 << 24
+"""How many signs are made at a time on a device: each takes some 30 kernels, and 32 bytes an element."""
+
 MOST_SIGN_BYTES = 1 << 28
 """What the signs of recent shapes may take on a device; an element's is a byte."""
 
@@ -111,7 +114,7 @@ class Signs:
             ((torch.arange(size, device=where) + first) * step).reshape(-1, *[1] * (len(sizes) - 1 - dim))
             for dim, (size, first, step) in enumerate(zip(sizes, start, steps, strict=True))
         ]
-        for block in _blocks(sizes, CHUNK):
+        for block in _blocks(sizes, CHUNK if where.type == "cpu" else SIGNS_ON_DEVICE):
             index = torch.zeros((), dtype=torch.int64, device=where)
             for indices, own in zip(along, block, strict=True):
                 index = index + indices[own]
