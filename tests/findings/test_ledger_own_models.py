@@ -42,6 +42,15 @@ CONVOLUTION = {"modules": {"": "Net", "table": "Conv2d", "head": "Linear"}}
 SHARED_MASK = "RuntimeError: MaskBuffer has been materialized with conflicting data"
 WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding strategy registered."
 WITHOUT_KERNEL = """NotImplementedError: "{}" not implemented for 'Int'"""
+COUNTED = """RuntimeError: "histogram_cpu" not implemented for 'torch.int32'"""
+UNNEEDED = (
+    "RuntimeError: ShardingPropagator error: output 3 of aten::_scaled_dot_product_efficient_attention_backward "
+    "does not have an associated TensorMeta"
+)
+BESIDE = (
+    "RuntimeError: aten._foreach_add_.List: got mixed torch.Tensor and DTensor, need to convert all "
+    "torch.Tensor to DTensor before calling distributed operators!"
+)
 TABLE = {"modules": {"": "Net", "table": "Embedding", "head": "Linear"}}
 
 
@@ -55,6 +64,16 @@ def failed(sentence: str) -> Divergence:
         stage=Stage.FORWARD,
     )
     return replaced(plain, detail=sentence)
+
+
+def in_backward(sentence: str) -> Divergence:
+    plain = msgspec.structs.replace(failed(""), stage=Stage.BACKWARD)
+    return replaced(plain, detail=f"step 0, backward, rank 0: {sentence}")
+
+
+def in_update(sentence: str, backend: str) -> Divergence:
+    plain = msgspec.structs.replace(failed(""), stage=Stage.UPDATE, backend=backend)
+    return replaced(plain, detail=f"step 0, update, rank 0: {sentence}")
 
 
 def of_xla(sentence: str) -> Divergence:
@@ -87,6 +106,9 @@ def name_of(shown: Divergence, case: Case) -> str:
             {},
             "histc of integers runs on the host",
         ),
+        (failed(f"step 0, forward, rank 0: {COUNTED}"), {}, "fake tensors of the CPU"),
+        (in_backward(UNNEEDED), {}, "expects a gradient of the mask"),
+        (in_update(BESIDE, "torch_tp"), {}, "`foreach` refuses plain tensors beside DTensors"),
         (
             failed(f"step 0, forward, rank 0: {UNCUT_BIAS}"),
             CONVOLUTION,
@@ -156,6 +178,10 @@ def test_a_refused_stride_is_of_the_sharded_kernel_where_parameters_are_sharded(
         (failed(f"step 0, forward, rank 0: {WITHOUT_RULE.format('fill_.Scalar')}"), {}),
         (of_xla(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('renorm_cpu')}"), {}),
         (failed(f"step 0, forward, rank 0: {WITHOUT_KERNEL.format('histogram_cpu')}"), {}),
+        (in_backward(UNNEEDED.replace("output 3", "output 0")), {}),
+        (in_backward(COUNTED), {}),
+        (in_update(BESIDE, "torch_ddp"), {}),
+        (in_update(BESIDE.replace("_foreach_add_", "add_"), "torch_tp"), {}),
         (wrong("loss", Stage.FORWARD, "loss"), {}),
         (wrong("loss", Stage.FORWARD, "output"), {"mean_over": "targets"}),
         (wrong("gradients", Stage.BACKWARD, "0.decay"), {}),
