@@ -205,7 +205,8 @@ def test_an_alpha_that_torch_has_in_float32_is_found_and_is_in_the_ledger() -> N
 def test_the_derivative_of_a_root_is_0_at_0_as_torch_has_it(call: str) -> None:
     needs("torch")
     needs("jax")
-    torch, jax = importlib.import_module("torch"), importlib.import_module("jax")
+    torch: Any = importlib.import_module("torch")
+    jax = importlib.import_module("jax")
     formula, zeros = operators.function(call), torch.zeros(3, requires_grad=True)
     assert formula
 
