@@ -44,8 +44,8 @@ WITHOUT_RULE = "NotImplementedError: Operator aten.{} does not have a sharding s
 WITHOUT_KERNEL = """NotImplementedError: "{}" not implemented for 'Int'"""
 COUNTED = """RuntimeError: "histogram_cpu" not implemented for 'torch.int32'"""
 UNNEEDED = (
-    "RuntimeError: ShardingPropagator error: output 3 of aten::_scaled_dot_product_efficient_attention_backward "
-    "does not have an associated TensorMeta"
+    "RuntimeError: ShardingPropagator error: output 3 of "
+    "aten::_scaled_dot_product_efficient_attention_backward does not have an associated TensorMeta"
 )
 BESIDE = (
     "RuntimeError: aten._foreach_add_.List: got mixed torch.Tensor and DTensor, need to convert all "
