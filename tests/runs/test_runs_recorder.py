@@ -225,7 +225,7 @@ class Operations(TorchDispatchMode):
 
 def test_on_a_device_a_large_tensor_takes_few_operations() -> None:
     logits = torch.empty(8, 1024, 50257, dtype=torch.bfloat16, device="meta")
-    with Operations() as operations:
+    with Operations() as operations:  # type: ignore[no-untyped-call]
         whole(logits, Signs())
     assert operations.count < 2000  # in a CPU's blocks 50 times as many
 
