@@ -19,8 +19,10 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
 from difftest.cases.case import Case  # noqa: E402  found on the path above
+from difftest.cases.twins import twin  # noqa: E402
 from difftest.ground import plugins  # noqa: E402
 from generators.cases import case_at  # noqa: E402
+from workers.references import operators  # noqa: E402
 
 FILE = ROOT / "docs" / "figures.toml"
 DRAWN = 130
@@ -44,13 +46,19 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def now(self) -> str:
         """The value as it is today."""
-        names = {"count": lambda package: len(plugins.names(package)), "first": first}
+        names = {"count": lambda package: len(plugins.names(package)), "first": first, "defined": defined}
         return str(eval(self.command, names))  # noqa: S307  of a file in this repository
 
 
 def read() -> dict[str, Figure]:
     """All figures, by name."""
     return msgspec.toml.decode(FILE.read_bytes(), type=dict[str, Figure])
+
+
+def defined(most: int) -> int:
+    """How many of the first `most` programs of seed 3 have definitions of all their operators."""
+    drawn = (case_at(3, number, paths=("operators",), max_world_size=MOST_RANKS) for number in range(most))
+    return sum(not operators.lacks(twin(case)) for case in drawn)
 
 
 def first(path: str, most: int, wanted: Callable[[Case], object]) -> str:

@@ -30,10 +30,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     *,
     as_json: Json,
 ) -> int:
-    """Print how much the known faults hide. It runs no case and needs no framework.
+    """Print in how many cases the ledger of known faults would hide any fault. Nothing is run.
 
-    Each share is the part of a backend's cases in which every mismatch of a check counts as known, whatever
-    its size, tensor and nature. Exit status 1 if one is above 2 %.
+    A share is the part of a backend's cases in which the ledger calls every mismatch of a check known,
+    whatever its size, tensor and nature. Exit status 1 if a share is above 2 %.
     """
     from workers.backends import all_backends
 

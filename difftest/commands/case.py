@@ -47,9 +47,9 @@ def command(
 ) -> int:
     """Print one case as JSON.
 
-    It is case NUMBER of a campaign with the same seed, paths, model and world size. With --from it is that of
-    a module of a recorded run, with the inputs, the parameters and the placements that it had in a step; its
-    file is written into the working directory.
+    It is case NUMBER of the campaign with this seed, these paths, this model and this world size. With --from
+    it is made of one module of a recorded run: its inputs, parameters and placements in a step. The module's
+    source is written into the working directory.
     """
     if folder is not None:
         if at is None or module is None or options["model"] is None:

@@ -51,7 +51,7 @@ def command(
 
     for path in noise:
         if path.resolve() in (first.resolve(), second.resolve()):
-            msg = f"--noise is {str(path)!r}, which is compared; give the checkpoint of another repetition"
+            msg = f"--noise is {str(path)!r}, one of the two compared; give the checkpoint of a repetition"
             raise UsageError(msg)
     repetitions = [read(path) for path in noise]
     comparison = compare_checkpoints(read(first), read(second), noise=repetitions, names=names_of(name))

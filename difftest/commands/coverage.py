@@ -34,10 +34,10 @@ GROUP = Group.REPORT
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @own_options
 def command(directory: Path, *, as_json: Json) -> None:
-    """Print what the campaigns in DIR reached, and what they did not.
+    """Print which operators, shardings and dtypes the campaigns in DIR have run, and which they have not.
 
-    Operators are counted by direction, by how their operands were sharded, by dtype, regime and side. --json
-    lists them all.
+    Operators are counted forward and backward, by the sharding of their operands, dtype, regime and side.
+    --json lists all of them.
     """
     corpus, _ = read_corpus(directory)
     if not corpus.files_of_lines():

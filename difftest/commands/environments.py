@@ -34,7 +34,7 @@ def make_one(name: str, *, yes: bool) -> None:
     called, chosen = recipe(name)
     folder, requirements = made_environments.home() / called, everything(chosen)
     if made_environments.requirements(folder) == requirements:
-        click.echo(f"{called} is there already: {folder}")
+        click.echo(f"{called} exists already: {folder}")
         return
     make_of(chosen, folder, requirements, lambda: _announce(called, chosen, folder, yes=yes))
     example = f"--backends torch_ddp@{called}, for example" if chosen.for_backends else "scripts run in it"
@@ -82,7 +82,7 @@ def remove(name: str) -> None:
     """Remove an environment that was made."""
     if name not in made_environments.names():
         there = ", ".join(made_environments.names()) or "none"
-        msg = f"there is no environment {name!r}; there are: {there}"
+        msg = f"no environment is called {name!r}; there are: {there}"
         raise UsageError(msg)
     shutil.rmtree(made_environments.home() / name)
     click.echo(f"{name} is removed")

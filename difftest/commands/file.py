@@ -39,7 +39,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     trust: Trust,
     as_json: Json,
 ) -> int:
-    """Take a finding to a draft: run what is missing of minimize, ablate, reproducer and draft.
+    """Make the issue draft of a finding: run minimize, ablate, reproducer and draft, unless they are done.
 
     The same command continues an interrupted one. Exit status 1, with the reason, where a stage cannot go on.
     """

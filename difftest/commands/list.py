@@ -1,7 +1,6 @@
 """`difftest list`: the plug-ins of one kind, with what each is for."""
 
 import ast
-from pathlib import Path
 
 import click
 
@@ -35,15 +34,24 @@ class PluginKind(click.Choice[str]):
 @click.argument("kind", type=PluginKind(tuple(KINDS)))
 @own_options
 def command(kind: str, *, as_json: Json) -> None:
-    """List the backends, paths, checks or formats, each with its purpose."""
-    about = {name: _first_line(plugins.file(KINDS[kind], name)) for name in plugins.names(KINDS[kind])}
+    """List the backends, paths, checks or formats, each with its purpose.
+
+    The star marks the paths that `difftest run` takes where --paths names none.
+    """
+    # Parsed: importing a plug-in may need a package that is not installed
+    parsed = {
+        name: ast.parse(plugins.file(KINDS[kind], name).read_text()) for name in plugins.names(KINDS[kind])
+    }
+    about = {name: (ast.get_docstring(tree) or "").partition("\n")[0] for name, tree in parsed.items()}
     if as_json:
         print_json({kind: about})
     else:
+        marked = {name for name, tree in parsed.items() if any(map(_is_default, tree.body))}
         width = max(map(len, about), default=0)
-        click.echo("\n".join(f"{name:<{width}}  {line}" for name, line in about.items()))
+        mark = {name: ("* " if name in marked else "  ") if marked else "" for name in about}
+        click.echo("\n".join(f"{name:<{width}}  {mark[name]}{line}" for name, line in about.items()))
 
 
-def _first_line(file: Path) -> str:
-    """The first line of a module's docstring, read without importing what may need a missing package."""
-    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+def _is_default(statement: ast.stmt) -> bool:
+    """Whether it is `DEFAULT = True`, as a path declares that it runs where no path is named."""
+    return ast.unparse(statement) == "DEFAULT = True"

@@ -37,7 +37,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 ) -> int:
     """Name the pass of XLA that is at fault.
 
-    Exit status 1 when no pass, nor XLA's code generation, is at fault, or where that cannot be decided.
+    Exit status 1 if neither a pass nor XLA's code generation is at fault, or if that cannot be decided.
 
     It takes a finding with a reproducer, the name of a known fault of XLA, or a file: a script on JAX or
     torch_xla, HLO or StableHLO. XLA writes the module after every pass, and each is evaluated without XLA.

@@ -20,8 +20,10 @@ from difftest.jobs.ask.options import Backends, Json, Trust, option, options
 from difftest.jobs.ask.own_model import take_model
 from difftest.jobs.ask.request import CASES, LeastCompared, MostInconclusive
 from difftest.jobs.campaign.bundle_recording import Recording
+from difftest.jobs.campaign.tally import in_words
 from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
+from difftest.jobs.screen.words import counted
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_archive import SUFFIX, pack
 from difftest.records.bundle_condensing import condense
@@ -56,13 +58,18 @@ class RecordRequest(Drawing):
         option(
             type=click.Path(path_type=Path, file_okay=False),
             required=True,
-            help="The folder of the bundle, new or empty. NAME.zip is condensed and packed.",
+            help="The folder of the bundle, new or empty. A name with .zip makes one compressed file.",
         ),
     ]
     least_compared: LeastCompared = LEAST_COMPARED
     most_inconclusive: MostInconclusive = MOST_INCONCLUSIVE
     trust: Trust
     as_json: Json
+
+    @property
+    def programs_too(self) -> int:
+        """How many operator programs are recorded beside the cases."""
+        return 0 if self.files else self.programs_beside(self.cases)
 
     @property
     def folder(self) -> Path:
@@ -86,9 +93,11 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     request = RecordRequest(**options)
     backends = candidates(request.backends)
     who = [(name, backend.SIDE, backend.FRAMEWORK) for name, backend in backends.items()]
-    with Working("record") as working:
-        recorder = Recorder(request.folder, who)
-        recording = Recording(recorder, backends, request.workers, working.counted)
+    recorder = Recorder(request.folder, who)
+    cases, programs = len(request.files) or request.cases, request.programs_too
+    click.echo(f"{in_words(cases, programs)} on {', '.join(backends)}; results in {request.out}", err=True)
+    with Working("record", cases=cases + programs) as working:
+        recording = Recording(recorder, backends, request.workers, working)
         recording.record(_cases(request))
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
@@ -121,7 +130,7 @@ def _print(request: RecordRequest, recording: Recording, incomplete: list[str]) 
         trouble = {"trouble": recording.trouble, "incomplete": incomplete}
         print_json(counts | trouble | {"out": str(request.out)})
         return
-    click.echo(f"{cases} cases, {runs} runs recorded in {request.out}")
+    click.echo(f"{counted(cases, 'case')}, {counted(runs, 'run')} recorded in {request.out}")
     for line in lines(recording.comparisons):
         click.echo(f"  {line}")
     for problem in recording.trouble:

@@ -29,7 +29,7 @@ class WatchRequest:
             "--package",
             multiple=True,
             type=click.Choice([*PACKAGES]),
-            help="Only releases of this.  [default: all]",
+            help="Try only releases of this package.  [default: all]",
         ),
     ]
     releases: Annotated[
@@ -54,7 +54,7 @@ class WatchRequest:
         str,
         option(cls=Deciding, metavar="URL", help="A further package index, such as one of nightly builds."),
     ] = ""
-    only: Annotated[str, option(help="Only faults whose names contain this.")] = ""
+    only: Annotated[str, option(help="Try only faults whose names contain this text.")] = ""
     sample: Annotated[
         int, option(type=click.IntRange(min=0), help="How many cases to run on each release.")
     ] = 20

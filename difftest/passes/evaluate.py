@@ -64,12 +64,12 @@ class Machine:
     def values(self, computation: Computation, arguments: Sequence[Each]) -> dict[str, Each]:
         """What each instruction gives on each device, of those that the result needs."""
         values = dict[str, Each]()
-        for one in computation.needed:
-            if one.opcode == "parameter":
-                values[one.name] = list(arguments[int(one.text)])
+        for instruction in computation.needed:
+            if instruction.opcode == "parameter":
+                values[instruction.name] = list(arguments[int(instruction.text)])
             else:
-                given = [values[name] for name in one.operands]
-                values[one.name] = self._value(one, given, computation)
+                given = [values[name] for name in instruction.operands]
+                values[instruction.name] = self._value(instruction, given, computation)
         return values
 
     def _value(self, instruction: Instruction, given: Sequence[Each], computation: Computation) -> Each:
@@ -353,34 +353,32 @@ ALONE: Mapping[str, Alone] = {
     "batch-norm-training": _batch_norm_training,
     "batch-norm-inference": _batch_norm_inference,
     "custom-call": _custom_call,
-    "broadcast": lambda _, one, given, shapes: movement.broadcast(given[0], one),
-    "reshape": lambda _, one, given, shapes: given[0].reshape(one.shape.dims),
-    "bitcast": lambda _, one, given, shapes: movement.bitcast(given[0], shapes[0], one.shape),
-    "transpose": lambda _, one, given, shapes: given[0].transpose(one.numbers("dimensions")),
-    "reverse": lambda _, one, given, shapes: np.flip(given[0], one.numbers("dimensions")),
-    "slice": lambda _, one, given, shapes: movement.sliced(given[0], one),
-    "dynamic-slice": lambda _, one, given, shapes: movement.dynamic_slice(given[0], given[1:], one),
-    "dynamic-update-slice": lambda _, one, given, shapes: movement.dynamic_update_slice(
+    "broadcast": lambda _, op, given, shapes: movement.broadcast(given[0], op),
+    "reshape": lambda _, op, given, shapes: given[0].reshape(op.shape.dims),
+    "bitcast": lambda _, op, given, shapes: movement.bitcast(given[0], shapes[0], op.shape),
+    "transpose": lambda _, op, given, shapes: given[0].transpose(op.numbers("dimensions")),
+    "reverse": lambda _, op, given, shapes: np.flip(given[0], op.numbers("dimensions")),
+    "slice": lambda _, op, given, shapes: movement.sliced(given[0], op),
+    "dynamic-slice": lambda _, op, given, shapes: movement.dynamic_slice(given[0], given[1:], op),
+    "dynamic-update-slice": lambda _, op, given, shapes: movement.dynamic_update_slice(
         given[0], given[1], given[2:]
     ),
-    "pad": lambda _, one, given, shapes: movement.pad(given[0], given[1], one),
-    "concatenate": lambda _, one, given, shapes: np.concatenate(given, one.numbers("dimensions")[0]),
-    "iota": lambda machine, one, given, shapes: movement.iota(
-        one, dtype_of(one.shape.type, wide=machine.wide)
+    "pad": lambda _, op, given, shapes: movement.pad(given[0], given[1], op),
+    "concatenate": lambda _, op, given, shapes: np.concatenate(given, op.numbers("dimensions")[0]),
+    "iota": lambda machine, op, given, shapes: movement.iota(op, dtype_of(op.shape.type, wide=machine.wide)),
+    "gather": lambda _, op, given, shapes: movement.gather(given[0], given[1], op),
+    "dot": lambda _, op, given, shapes: windows.dot(given[0], given[1], op),
+    "convolution": lambda _, op, given, shapes: windows.convolution(given[0], given[1], op),
+    "get-dimension-size": lambda _, op, given, shapes: np.asarray(
+        given[0].shape[op.numbers("dimensions")[0]], np.int32
     ),
-    "gather": lambda _, one, given, shapes: movement.gather(given[0], given[1], one),
-    "dot": lambda _, one, given, shapes: windows.dot(given[0], given[1], one),
-    "convolution": lambda _, one, given, shapes: windows.convolution(given[0], given[1], one),
-    "get-dimension-size": lambda _, one, given, shapes: np.asarray(
-        given[0].shape[one.numbers("dimensions")[0]], np.int32
-    ),
-    "reduce-precision": lambda _, one, given, shapes: given[0],
-    "tuple": lambda _, one, given, shapes: tuple(given),
-    "get-tuple-element": lambda _, one, given, shapes: given[0][one.numbers("index")[0]],
-    "after-all": lambda _, one, given, shapes: np.zeros((), bool),
-    "add-dependency": lambda _, one, given, shapes: given[0],
-    "copy-start": lambda _, one, given, shapes: (given[0], given[0], np.zeros((), np.uint32)),
-    "copy-done": lambda _, one, given, shapes: given[0][0],
-    "domain": lambda _, one, given, shapes: given[0],
-    "cholesky": lambda _, one, given, shapes: np.linalg.cholesky(given[0].astype(np.float64)),
+    "reduce-precision": lambda _, op, given, shapes: given[0],
+    "tuple": lambda _, op, given, shapes: tuple(given),
+    "get-tuple-element": lambda _, op, given, shapes: given[0][op.numbers("index")[0]],
+    "after-all": lambda _, op, given, shapes: np.zeros((), bool),
+    "add-dependency": lambda _, op, given, shapes: given[0],
+    "copy-start": lambda _, op, given, shapes: (given[0], given[0], np.zeros((), np.uint32)),
+    "copy-done": lambda _, op, given, shapes: given[0][0],
+    "domain": lambda _, op, given, shapes: given[0],
+    "cholesky": lambda _, op, given, shapes: np.linalg.cholesky(given[0].astype(np.float64)),
 }

@@ -163,9 +163,9 @@ def _accused(  # noqa: PLR0913, PLR0917  what a verdict holds
     )
 
 
-def _close(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and bool(
-        np.allclose(one.astype(complex), other.astype(complex), rtol=1e-3, atol=1e-5, equal_nan=True)
+def _close(first: Array, second: Array) -> bool:
+    return first.shape == second.shape and bool(
+        np.allclose(first.astype(complex), second.astype(complex), rtol=1e-3, atol=1e-5, equal_nan=True)
     )
 
 
@@ -205,7 +205,7 @@ class Layout:
 def _says(snapshot: Snapshot) -> bool:
     """Whether the entry says how anything is sharded."""
     entry = snapshot.module.entry
-    return any("sharding" in one.attributes for one in (*entry.parameters, entry.result))
+    return any("sharding" in parameter.attributes for parameter in (*entry.parameters, entry.result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +245,8 @@ class _Truth:
 
 def _alone(module: Module, arguments: Sequence[Array], *, wide: bool) -> list[Array]:
     held = [
-        each.astype(dtype_of(one.shape.type, wide=wide))
-        for each, one in zip(arguments, module.entry.parameters, strict=True)
+        each.astype(dtype_of(parameter.shape.type, wide=wide))
+        for each, parameter in zip(arguments, module.entry.parameters, strict=True)
     ]
     made = evaluate(module, [[each] for each in held], wide=wide)[0]
     return list(made) if isinstance(made, tuple) else [made]
@@ -258,11 +258,11 @@ def _perturbed(module: Module, arguments: Sequence[Array]) -> Iterator[list[Arra
     random = np.random.default_rng(0)
     for _ in range(PERTURBATIONS):
         moved = list[Array]()
-        for each, one in zip(arguments, module.entry.parameters, strict=True):
+        for each, parameter in zip(arguments, module.entry.parameters, strict=True):
             if each.dtype.kind != "f":
                 moved.append(each)
                 continue
-            roundoff = ROUNDOFF.get(one.shape.type, 2.0**-53)
+            roundoff = ROUNDOFF.get(parameter.shape.type, 2.0**-53)
             by = np.where(each == np.rint(each), 0, random.choice([-1.0, 1.0], each.shape)) * roundoff
             moved.append(np.asarray(each * (1 + by)))
         yield moved

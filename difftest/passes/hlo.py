@@ -176,7 +176,10 @@ def written(module: Module, entry: Computation, name: str, partitions: int) -> s
         is_entry = computation.name == entry.name
         needed = computation.needed if is_entry else computation.instructions
         given = [parameter for parameter in computation.parameters if parameter not in needed]
-        lines = [_line(one, is_root=one.name == computation.root) for one in (*given, *needed)]
+        lines = [
+            _line(instruction, is_root=instruction.name == computation.root)
+            for instruction in (*given, *needed)
+        ]
         body = "\n".join(lines)
         parts.append(
             f"{'ENTRY ' if is_entry else ''}%{computation.name} {_signature(computation)} {{\n{body}\n}}"
@@ -189,14 +192,19 @@ def _signature(computation: Computation) -> str:
     return f"({given}) -> {computation.result.shape}"
 
 
-def _line(one: Instruction, *, is_root: bool) -> str:
-    inside = one.text if not one.operands else ", ".join(f"%{name}" for name in one.operands)
+def _line(instruction: Instruction, *, is_root: bool) -> str:
+    inside = (
+        instruction.text
+        if not instruction.operands
+        else ", ".join(f"%{name}" for name in instruction.operands)
+    )
     attributes = "".join(
         f", {key}={f'%{value}' if key in _CALLING else value}"
-        for key, value in one.attributes.items()
+        for key, value in instruction.attributes.items()
         if key not in _ASIDE
     )
-    return f"  {'ROOT ' if is_root else ''}%{one.name} = {one.shape} {one.opcode}({inside}){attributes}"
+    root, value = "ROOT " if is_root else "", f"{instruction.shape} {instruction.opcode}({inside})"
+    return f"  {root}%{instruction.name} = {value}{attributes}"
 
 
 def parse(text: str) -> Module:
@@ -227,16 +235,16 @@ def _computation(name: str, lines: list[str]) -> Computation:
         if begins is None:
             msg = f"no HLO instruction: {line.strip()[:100]!r}"
             raise UnreadableError(msg)
-        one = _instruction(begins["name"], _ELEMENT.sub(r"\1.element\2", begins["rest"]))
-        by_name |= {each.name: each for each in (*_elements(one, by_name), one)}
+        instruction = _instruction(begins["name"], _ELEMENT.sub(r"\1.element\2", begins["rest"]))
+        by_name |= {each.name: each for each in (*_elements(instruction, by_name), instruction)}
         root = begins["name"] if begins["root"] else root
     instructions = tuple(by_name.values())
     return Computation(name, instructions, root or instructions[-1].name)
 
 
-def _elements(one: Instruction, before: Mapping[str, Instruction]) -> Iterator[Instruction]:
+def _elements(instruction: Instruction, before: Mapping[str, Instruction]) -> Iterator[Instruction]:
     """The parts of tuples that an instruction names as `%t#0`, which are not there yet."""
-    for name in dict.fromkeys(one.operands):
+    for name in dict.fromkeys(instruction.operands):
         whole, _, index = name.rpartition(".element")
         if name not in before and whole in before:
             part = before[whole].shape.parts[int(index)]

@@ -46,9 +46,16 @@ class Candidate:
             for instruction in self.module.entry.instructions
         )
         needed = Computation("smallest", kept, self.root).needed
-        given = [one for one in needed if one.name in self.cut or one.opcode == "parameter"]
-        numbers = {one.name: number for number, one in enumerate(given)}
-        made = tuple(_parameter(one, numbers[one.name]) if one.name in numbers else one for one in needed)
+        given = [
+            instruction
+            for instruction in needed
+            if instruction.name in self.cut or instruction.opcode == "parameter"
+        ]
+        numbers = {instruction.name: number for number, instruction in enumerate(given)}
+        made = tuple(
+            _parameter(instruction, numbers[instruction.name]) if instruction.name in numbers else instruction
+            for instruction in needed
+        )
         return Computation("smallest", made, self.root)
 
     @cached_property
@@ -73,11 +80,13 @@ class Candidate:
             for instruction in self.entry.instructions
             if instruction.opcode not in LEAVES and _is_array(instruction)
         ]
-        others = [one.name for one in inside if one.name != self.root]
+        others = [instruction.name for instruction in inside if instruction.name != self.root]
         roots = [replace(self, root=name) for name in others]
         cuts = [replace(self, cut=self.cut | {name}) for name in others]
         for kind in (roots, cuts):
-            yield from sorted((each for each in kind if each.size < self.size), key=lambda one: one.size)
+            yield from sorted(
+                (each for each in kind if each.size < self.size), key=lambda instruction: instruction.size
+            )
 
 
 def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:

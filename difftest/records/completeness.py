@@ -82,8 +82,8 @@ def excused(comparisons: Comparisons, never_worked: Mapping[str, str]) -> Iterat
     """A sentence for each backend of which a fault of the ledger explains every run."""
     for backend, counts in comparisons.backends().items():
         if issues := _excuses(counts, never_worked):
-            done = f"{issues.total()} of {counts.completed} are the fault of {' and '.join(sorted(issues))}"
-            yield f"{backend}: {done}; it never worked here"
+            shown = f"{issues.total()} of {counts.completed} comparisons show {' and '.join(sorted(issues))}"
+            yield f"{backend}: {shown}; this backend never worked here"
 
 
 def described(comparisons: Comparisons) -> dict[str, Any]:

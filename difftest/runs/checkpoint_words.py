@@ -23,31 +23,33 @@ def verdict(comparison: CheckpointComparison) -> str:
     faults = [
         f"{len(comparison.wrong):,} of {comparison.compared:,} tensors differ" if comparison.wrong else "",
         *(
-            f"{len(names):,} {'tensors are' if len(names) > 1 else 'tensor is'} only in {one}"
-            for one, names in zip(comparison.names, comparison.missing, strict=True)
+            f"{len(names):,} {'tensors are' if len(names) > 1 else 'tensor is'} only in {checkpoint}"
+            for checkpoint, names in zip(comparison.names, comparison.missing, strict=True)
             if names
         ),
         f"{len(comparison.shapes):,} have another shape" if comparison.shapes else "",
         *(
-            f"the ranks' copies of {len(names):,} differ in {one}"
-            for one, names in zip(comparison.names, comparison.torn, strict=True)
+            f"the ranks' copies of {len(names):,} differ in {checkpoint}"
+            for checkpoint, names in zip(comparison.names, comparison.torn, strict=True)
             if names
         ),
     ]
     return f"{first} and {second} differ: {'; '.join(filter(None, faults))}."
 
 
-def off(one: Off, *, measured: bool) -> str:
+def off(tensor: Off, *, measured: bool) -> str:
     """A tensor that is wrong: how many elements, the farthest, and how much of the noise that is."""
-    share = f" ({one.difference / one.norm:.1e} of its norm)" if one.norm else ""
-    apart = f"off by {one.difference:.3g}{share}" if math.isfinite(one.difference) else "not finite in one"
-    at = f" at ({', '.join(map(str, one.at))})" if one.at else ""
-    greatest = f"greatest {one.greatest:.3g}{at}" if math.isfinite(one.greatest) else f"the first{at}"
+    share = f" ({tensor.difference / tensor.norm:.1e} of its norm)" if tensor.norm else ""
+    apart = (
+        f"off by {tensor.difference:.3g}{share}" if math.isfinite(tensor.difference) else "not finite in one"
+    )
+    at = f" at ({', '.join(map(str, tensor.at))})" if tensor.at else ""
+    greatest = f"greatest {tensor.greatest:.3g}{at}" if math.isfinite(tensor.greatest) else f"the first{at}"
     unit = "the noise of one step" if measured else "the bound of one step's rounding"
-    times = f", {one.ratio:.2g} x {unit}" if math.isfinite(one.ratio) and one.ratio else ""
-    percent = 100 * one.elements / one.of
-    count = f"{one.elements:,} / {one.of:,} elements ({percent:.1f}%) differ"
-    return f"{one.name}: {count}; {greatest}; {apart}{times}"
+    times = f", {tensor.ratio:.2g} x {unit}" if math.isfinite(tensor.ratio) and tensor.ratio else ""
+    percent = 100 * tensor.elements / tensor.of
+    count = f"{tensor.elements:,} / {tensor.of:,} elements ({percent:.1f}%) differ"
+    return f"{tensor.name}: {count}; {greatest}; {apart}{times}"
 
 
 def lines(comparison: CheckpointComparison) -> Iterator[str]:
@@ -57,7 +59,7 @@ def lines(comparison: CheckpointComparison) -> Iterator[str]:
         yield from _rest(comparison.settings)
         yield ""
     yield verdict(comparison)
-    yield from (f"  {off(one, measured=comparison.measured)}" for one in comparison.wrong[:MOST_LINES])
+    yield from (f"  {off(tensor, measured=comparison.measured)}" for tensor in comparison.wrong[:MOST_LINES])
     yield from _rest(comparison.wrong)
     for pair in comparison.shapes[:MOST_LINES]:
         first, second = comparison.names
@@ -65,7 +67,7 @@ def lines(comparison: CheckpointComparison) -> Iterator[str]:
     yield from _rest(comparison.shapes)
     for which, name in enumerate(comparison.names):
         for words, names in (("only in", comparison.missing), ("copies differ in", comparison.torn)):
-            yield from (f"  {words} {name}: {one}" for one in names[which][:MOST_LINES])
+            yield from (f"  {words} {name}: {tensor}" for tensor in names[which][:MOST_LINES])
             yield from _rest(names[which])
     yield from _evidence(comparison)
 

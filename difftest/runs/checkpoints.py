@@ -73,7 +73,9 @@ def compare_checkpoints(
     """
     names = names or {}
     require_names(names, first)
-    pair = _Pair(first, second, [Aligned(first, one, {}) for one in noise], Aligned(first, second, names))
+    pair = _Pair(
+        first, second, [Aligned(first, repetition, {}) for repetition in noise], Aligned(first, second, names)
+    )
     return pair.result()
 
 
@@ -98,8 +100,8 @@ class _Pair:
             else:
                 shapes.append(Setting(name=mine, first=str(shape[0]), second=str(shape[1])))
         rate, typical = self._rate(), _typical(far)
-        for mine, one in far.items():
-            self._judge(mine, self.aligned.pairs[mine], one, rate, typical[_kind(mine)])
+        for mine, distance in far.items():
+            self._judge(mine, self.aligned.pairs[mine], distance, rate, typical[_kind(mine)])
         self._wrong.sort(key=lambda off: -off.ratio)
         missing, notes = self._alone()
         torn = (tuple(self.first.torn), tuple(self.second.torn))
@@ -114,7 +116,7 @@ class _Pair:
             torn=torn,
             beside=(self.aligned.beside[0], self.aligned.beside[1]),
             compared=len(far),
-            same=sum(not one.elements for one in far.values()),
+            same=sum(not distance.elements for distance in far.values()),
             measured=bool(self.noise),
             greatest=min(self._greatest, 1e30),
             notes=tuple(notes),
@@ -146,15 +148,15 @@ class _Pair:
     ) -> tuple[float, float]:
         """The noise of a tensor, and the greatest difference that is called rounding."""
         about = self.first.tensors[mine]
-        unit = max(EPSILON.get(one.dtype, 0.0) for one in (about, self.second.tensors[other]))
+        unit = max(EPSILON.get(tensor.dtype, 0.0) for tensor in (about, self.second.tensors[other]))
         if not unit:  # whole numbers
             return 0.0, 0.0
         squares = []
         arrays = (self.first.array(mine), self.second.array(other)) if self.noise else ()
-        for one in self.noise:
-            name = one.pairs.get(mine)
-            if name and one.second.tensors[name].shape == about.shape:
-                again = one.second.array(name)
+        for repetition in self.noise:
+            name = repetition.pairs.get(mine)
+            if name and repetition.second.tensors[name].shape == about.shape:
+                again = repetition.second.array(name)
                 squares.append(min(_far(array, again).difference for array in arrays) ** 2)
         if squares:
             noise = max(math.sqrt(float(np.mean(squares))), unit * far.norm)
@@ -169,9 +171,9 @@ class _Pair:
     def _rate(self) -> float:
         """The learning rate, which is about how far a step of Adam's moves an element; else 0."""
         rates = [0.0]
-        for one in (self.first, self.second):
-            if any(_kind(name) == ADAM for name in one.tensors):
-                given = [text for name, text in one.values.items() if _kind(name) == "lr"]
+        for checkpoint in (self.first, self.second):
+            if any(_kind(name) == ADAM for name in checkpoint.tensors):
+                given = [text for name, text in checkpoint.values.items() if _kind(name) == "lr"]
                 rates += [float(text) for text in given if _is_number(text)]
         return max(rates)
 
@@ -180,16 +182,19 @@ class _Pair:
         names, notes = [], []
         paired = [*self.aligned.pairs], [*self.aligned.pairs.values()]
         both = (self.first, self.second)
-        for one, alone, others in zip(both, self.aligned.missing, paired, strict=True):
-            tied = {name: twin for name in alone if (twin := _twin(one, name, others))}
+        for checkpoint, alone, others in zip(both, self.aligned.missing, paired, strict=True):
+            tied = {name: twin for name in alone if (twin := _twin(checkpoint, name, others))}
             notes += [
-                f"{name} of {one.name} equals its {twin}, as tied weights do." for name, twin in tied.items()
+                f"{name} of {checkpoint.name} equals its {twin}, as tied weights do."
+                for name, twin in tied.items()
             ]
             names.append(tuple(name for name in alone if name not in tied))
-            notes += [f"{name} of {one.name} was not read: {why}" for name, why in one.unread.items()]
+            notes += [
+                f"{name} of {checkpoint.name} was not read: {why}" for name, why in checkpoint.unread.items()
+            ]
         wraps = [
-            f"{head[:-1]!r} in {one.name}"
-            for head, one in zip(self.aligned.prefixes, both, strict=True)
+            f"{head[:-1]!r} in {checkpoint.name}"
+            for head, checkpoint in zip(self.aligned.prefixes, both, strict=True)
             if head
         ]
         notes[:0] = [f"The model is called {' and '.join(wraps)}."] if wraps else []
@@ -202,8 +207,8 @@ class _Pair:
             pair = self.first.tensors[mine].dtype, self.second.tensors[other].dtype
             kinds[pair] = kinds.get(pair, 0) + (pair[0] != pair[1])
         settings = [
-            Setting(name=f"dtype of {count} tensors", first=one, second=two)
-            for (one, two), count in kinds.items()
+            Setting(name=f"dtype of {count} tensors", first=own, second=other)
+            for (own, other), count in kinds.items()
             if count
         ]
         values = self.second.values
@@ -225,11 +230,11 @@ class _Far:
     at: int
 
 
-def _far(one: Array, two: Array) -> _Far:
+def _far(first: Array, second: Array) -> _Far:
     """Compares in blocks. The same values that are not finite are equal; others are infinitely far apart."""
     squares, norms, elements, greatest, at = 0.0, [0.0, 0.0], 0, 0.0, 0
-    flat = one.reshape(-1), two.reshape(-1)
-    for begin in range(0, one.size, BLOCK):
+    flat = first.reshape(-1), second.reshape(-1)
+    for begin in range(0, first.size, BLOCK):
         blocks = [_wide(array[begin : begin + BLOCK]) for array in flat]
         with np.errstate(invalid="ignore", over="ignore"):
             same = (blocks[0] == blocks[1]) | (np.isnan(blocks[0]) & np.isnan(blocks[1]))
@@ -264,13 +269,13 @@ def _twin(checkpoint: Checkpoint, name: str, others: Sequence[str]) -> str:
     Vectors and constants are equal by chance.
     """
     about = checkpoint.tensors[name]
-    alike = [one for one in others if checkpoint.tensors[one] == about]
+    alike = [other for other in others if checkpoint.tensors[other] == about]
     if not alike or len(about.shape) < 2:  # noqa: PLR2004
         return ""
     own = checkpoint.array(name)
     if not own.size or (own == own.flat[0]).all():
         return ""
-    return next((one for one in alike if checkpoint.array(one).tobytes() == own.tobytes()), "")
+    return next((other for other in alike if checkpoint.array(other).tobytes() == own.tobytes()), "")
 
 
 def _is_number(text: str) -> bool:
@@ -288,6 +293,6 @@ def _kind(name: str) -> str:
 def _typical(far: Mapping[str, _Far]) -> dict[str, float]:
     """The root mean square of the norms of each kind."""
     squares: dict[str, list[float]] = {}
-    for name, one in far.items():
-        squares.setdefault(_kind(name), []).append(one.norm**2)
+    for name, distance in far.items():
+        squares.setdefault(_kind(name), []).append(distance.norm**2)
     return {kind: math.sqrt(float(np.mean(each))) for kind, each in squares.items()}

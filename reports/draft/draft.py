@@ -28,6 +28,7 @@ from reports.draft.markup import cut, plain
 from reports.draft.releases import Releases
 from reports.draft.tracker import repeats
 from reports.reproducer.fault import tolerance
+from reports.tracebacks import without_own_frames
 
 OF_RUN = ("python", "device", "gpu", "PJRT device")
 """What maintainers ask for of a run, beside the versions of packages."""
@@ -136,7 +137,7 @@ class Draft:
     @property
     def printed(self) -> str:
         """The lines of the script's output that say what is wrong."""
-        return readable.output(words.without_own_frames(self.output))
+        return readable.output(without_own_frames(self.output))
 
     @property
     def shown(self) -> Divergence:
@@ -189,13 +190,13 @@ class Draft:
     @property
     def detail(self) -> str:
         """What is wrong, and where; the ends of a long message."""
-        return cut(words.without_own_frames(self.shown.detail))
+        return cut(without_own_frames(self.shown.detail))
 
     @property
     def log(self) -> str:
         """The ends of the run's log, without the frames of our own files; empty where `detail` has it."""
-        log = words.without_own_frames(self.shown.log)
-        return "" if log.strip() in words.without_own_frames(self.shown.detail) else cut(log)
+        log = without_own_frames(self.shown.log)
+        return "" if log.strip() in without_own_frames(self.shown.detail) else cut(log)
 
     @property
     def graph_fits(self) -> bool:

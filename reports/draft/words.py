@@ -20,8 +20,6 @@ FRAMEWORKS = {"torchax": "torchax", "tpu": "torch_tpu", "xla": "torch_xla", "tor
 
 AGREES = "agrees"
 
-_FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+.*\n(?:    +.*\n)*', re.MULTILINE)
-_OWN = re.compile(r"(?:^|/)(?:difftest|generators|workers|reports)/")
 _DIGITS = re.compile(r"-?\d+\.\d{9,}(?:e[-+]\d+)?")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
 _VALUE = re.compile(r"(?=.*[\[{<_*])[-\d\[({'\"t]")
@@ -136,13 +134,3 @@ def other_side(shown: Divergence) -> str:
 def when(shown: Divergence) -> str:
     """The step and pass in which it shows."""
     return f"step {shown.step}, {PASSES[shown.stage]}"
-
-
-def without_own_frames(text: str) -> str:
-    """A traceback without the frames of difftest's own files, which tell a maintainer nothing."""
-    return _FRAME.sub(lambda frame: "" if _own(frame["file"]) else frame[0], text)
-
-
-def _own(file: str) -> bool:
-    _, installed, below = file.rpartition("site-packages/")
-    return bool(_OWN.match(below) if installed else _OWN.search(file))

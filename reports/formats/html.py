@@ -9,6 +9,8 @@ from importlib.resources import files
 from typing import Any, BinaryIO
 
 from difftest.findings.standing import Standing
+from difftest.records.conclusion import DOUBTFUL
+from difftest.records.watch import IN_DOUBT
 from reports import covered
 from reports.page import compared, head, history, spoken
 from reports.page.arbiter import arbitrated
@@ -43,7 +45,11 @@ def render(report: Report, file: BinaryIO) -> None:
         counts=head.counts(report),
         when=head.when(report),
         opening=report.conclusion.opening,
-        incomplete=[spoken.sentence(report, words) for words in report.incomplete],
+        # The headline above begins with the doubt
+        incomplete=[
+            spoken.sentence(report, words.removeprefix(f"{IN_DOUBT}: ")) for words in report.incomplete
+        ],
+        doubtful=DOUBTFUL,
         never_worked=[spoken.sentence(report, words) for words in report.conclusion.excused],
         versions=head.versions(report),
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
@@ -74,7 +80,7 @@ def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
     """The three groups of findings: what needs somebody, what could be reported, and the rest."""
     rest = [cause for standing in tuple(Standing)[2:] for cause in shown[standing]]
     return [
-        {"id": "need", "title": "Need you", "note": "nobody has explained these", "open": True}
+        {"id": "need", "title": "Need you", "note": "not explained yet", "open": True}
         | {"findings": shown[Standing.UNKNOWN]},
         {"id": "understood", "title": "Understood, not reported", "open": True}
         | {"note": "a script shows each of them; no issue is known", "findings": shown[Standing.UNDERSTOOD]},

@@ -34,9 +34,9 @@ class Row(NamedTuple):
 def rows(report: Report) -> list[Row]:
     """A row for each side and below it one for each of its backends."""
     return [
-        _row(report, f"{one} side" if not backend else report.spoken(backend), backend, counts)
-        for one, total in report.comparisons.sides.items()
-        for backend, counts in (("", total), *report.comparisons.backends(one).items())
+        _row(report, f"{side} side" if not backend else report.spoken(backend), backend, counts)
+        for side, total in report.comparisons.sides.items()
+        for backend, counts in (("", total), *report.comparisons.backends(side).items())
     ]
 
 

@@ -96,10 +96,10 @@ def longest(report: Report) -> list[tuple[str, CurveDrawing]]:
     runs = report.runs.drop_duplicates("case").set_index("case")
     drawn = []
     for case in report.longest:
-        if one := drawing(report, report.curves.get(case, ())):
+        if curves := drawing(report, report.curves.get(case, ())):
             run = runs.loc[case]
             words = f"{run['series']} {run['index']}, {str(run['path']).replace('_', ' ')}, {run['mesh']}"
-            drawn.append((f"{words}, {run['dtype']}, {run['optimizer']}", one))
+            drawn.append((f"{words}, {run['dtype']}, {run['optimizer']}", curves))
     return drawn
 
 

@@ -21,6 +21,7 @@ from reports.page.grid import of_pieces
 from reports.page.head import SHOWN_PACKAGES
 from reports.page.history import SEEN
 from reports.report import Report
+from reports.tracebacks import last_line, without_own_frames
 
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
@@ -99,7 +100,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str, nights: Mapping[st
         "drawing": _drawing(report, finding),
         "backend": report.spoken(divergence.backend),
         "detail": cells.cut(divergence.detail, most, "see finding.json"),
-        "log": cells.cut(divergence.log, most, "see finding.json"),
+        "log": cells.cut(without_own_frames(divergence.log), most, "see finding.json"),
         "links": [(words, f"{folder}/{name}") for name, words in FILES.items() if name in kept.files],
         "issue": reported_at(finding.upstream),
         "commands": next_commands(report, finding),
@@ -159,13 +160,14 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
         "model": _model(case) if case else "",
         "training": _training(case) if case else "",
         "where": _where(finding),
+        "in your code": last_line(divergence.log, case.model.own.files) if case and case.model.own else "",
         "greatest error": "" if ratio is None else f"{cells.shown(ratio)} x the rounding noise",
         "beside the other side": arbiter,
         "reproduced": "{} of {}".format(*finding.stable) if finding.stable[1] else "",
         "triage": triaged if finding.status else "",
         "necessary": "; ".join(finding.conditions),
         "first wrong at": "; ".join(finding.located),
-        **{f"{one} when": _changes(finding, one) for one in ANSWERS},
+        **{f"{answer} when": _changes(finding, answer) for answer in ANSWERS},
         "seen": " to ".join(dict.fromkeys(moments)),
         "first seen with": ", ".join(
             f"{name} {finding.environment[name]}" for name in SHOWN_PACKAGES if name in finding.environment
@@ -228,6 +230,7 @@ def _cell(words: str) -> OutcomeCell:
 
 
 def next_commands(report: Report, finding: Finding) -> list[tuple[str, str]]:
-    """The next commands about a finding, with what each does."""
+    """The next commands about a finding, with what each does; no draft is made of one that is reported."""
     target = f"{report.folder or '.'}/{CORPUS}/{finding.fingerprint}"
-    return [(f"difftest {name} {target}", about) for name, about in COMMANDS.items()]
+    drafts = ("file", "draft") if reported_at(finding.upstream) else ()
+    return [(f"difftest {name} {target}", about) for name, about in COMMANDS.items() if name not in drafts]

@@ -26,7 +26,7 @@ class Count(NamedTuple):
 
 def counts(report: Report) -> list[Count]:
     """The numbers in the order in which a reader wants them."""
-    groups = {one: len(causes) for one, causes in report.groups.items()}
+    groups = {standing: len(causes) for standing, causes in report.groups.items()}
     need = groups[Standing.UNKNOWN]
     number = groups[Standing.LEFT_OPEN]
     return [
@@ -61,10 +61,15 @@ def _work(report: Report) -> list[Count]:
     return [
         Count(f"{cases:,} + {more:,}", "cases + programs")
         if cases and more
-        else Count(f"{more or cases:,}", "programs" if more else "cases"),
-        Count(f"{len(runs):,}", "runs"),
+        else Count(f"{more or cases:,}", plural("program" if more else "case", more or cases)),
+        Count(f"{len(runs):,}", plural("run", len(runs))),
         *([] if seconds is None else [Count(duration(seconds), "from first to last run")]),
     ]
+
+
+def plural(what: str, number: int) -> str:
+    """The word for a number of things."""
+    return f"{what}{'s' * (number != 1)}"
 
 
 def elapsed(runs: pd.DataFrame) -> float | None:

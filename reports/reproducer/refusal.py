@@ -16,11 +16,12 @@ MOST_AXES_OF_STAGES = 2
 
 def refusal(case: Case, backend: str) -> str | None:
     """The reason why no script can be written for `case` on `backend`; None if one can."""
-    there = backends(PROGRAMS if case.model.is_program else FOLDER)
+    of_twin = is_twin(case)
+    every = backends(PROGRAMS if case.model.is_program else FOLDER)
+    there = tuple(name for name in every if declares(name, "of_twins") == of_twin)
     if backend not in there:
-        return f"there is no template for backend {backend!r}; there are: {', '.join(there)}"
-    if is_twin(case) != declares(backend, "of_twins"):
-        return f"the template of {backend} is for {'other cases' if is_twin(case) else 'twins'} alone"
+        what = "a twin on " if of_twin else ""
+        return f"there is no template for {what}backend {backend!r}; there are: {', '.join(there)}"
     return None if case.model.is_program else _training_refusal(case, backend)
 
 

@@ -18,7 +18,7 @@ MOST_ENTRIES = 500
 def render(flips: Sequence[Flip], tried: Sequence[Tried], _problems: Mapping[str, str]) -> bytes:
     """The file's content. An entry keeps its id when the watch runs again."""
     feed = ET.Element("feed", xmlns=ATOM)
-    last = max((one.when for one in tried if one.when), default=NEVER)
+    last = max((entry.when for entry in tried if entry.when), default=NEVER)
     _add(feed, "id", "urn:difftest:watch")
     _add(feed, "title", "difftest watch: what releases changed")
     _add(feed, "updated", last)

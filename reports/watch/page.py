@@ -49,9 +49,10 @@ def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str,
 
 
 def _releases(tried: Sequence[Tried]) -> list[Column]:
-    states = Counter((one.package, one.release, one.state) for one in tried)
+    states = Counter((entry.package, entry.release, entry.state) for entry in tried)
     every = sorted(
-        {(one.package, one.release) for one in tried}, key=lambda pair: (pair[0], release_order(pair[1]))
+        {(entry.package, entry.release) for entry in tried},
+        key=lambda pair: (pair[0], release_order(pair[1])),
     )
     return [
         Column(*pair, tried=sum(by_state), alive=by_state[0], fixed=by_state[1], unclear=by_state[2])

@@ -17,7 +17,7 @@ def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str,
     for flip in flips:
         became = by_package.setdefault(flip.package, {str(each): [] for each in Became})
         became[flip.became].append({"title": title(flip), "before": flip.before, "after": flip.after})
-    counts = Counter((one.package, one.release) for one in tried if one.when)
+    counts = Counter((entry.package, entry.release) for entry in tried if entry.when)
     document = {
         "flips": by_package,
         "tried": [

@@ -23,9 +23,9 @@ def release(flip: Flip) -> str:
 
 def subject(flip: Flip) -> str:
     """The fault or the case, and the partitioner if it is of a certain one."""
-    one = flip.after
-    what = titles().get(one.name, f"case {one.name} on {one.backend}")
-    return what + (f" ({one.partitioner})" if one.partitioner else "")
+    after = flip.after
+    what = titles().get(after.name, f"case {after.name} on {after.backend}")
+    return what + (f" ({after.partitioner})" if after.partitioner else "")
 
 
 def explanation(flip: Flip) -> str:

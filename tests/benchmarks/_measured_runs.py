@@ -25,7 +25,7 @@ from workers.isolate.zygotes import ROOT, Zygote, zygote_with
 
 FLOOR, CONFIRMATION, EVIDENCE, DRIVER = "noise floor", "confirmation", "evidence", "driver"
 TWINS = "references"
-"""All runs of twins: those of references, and the oracle's with its noise."""
+"""Runs of twins: those of references, and of the oracle where it runs no other case in the same processes."""
 
 FORKS_AND_ENDS = "forks and ends"
 """What a process that forks ranks does itself, and what its ranks do after they have left their results."""

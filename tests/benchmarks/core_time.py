@@ -91,8 +91,8 @@ def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the dec
         programs.show("programs")
     if options["campaign"]:
         whole = Measured(references=backends.references())
-        numbers = sequence.numbers(paths.chosen(None), options["campaign"])
-        list(whole.results((number.recorded, case_at(seed, number)) for number in numbers))
+        order = sequence.numbers(paths.chosen(None), options["campaign"])
+        list(whole.results((number.recorded, case_at(seed, number)) for number in order))
         whole.show("campaign")
     if options["minutes"]:
         count_causes(seed, options["inputs"], sorted(map(float, options["minutes"].split(","))))
@@ -120,7 +120,7 @@ class Measured:
             corpus.prepare()
             campaign = Campaign(
                 name="benchmark",
-                backends=backends.candidates() | self.references,
+                backends={**backends.candidates(), **self.references},
                 references=frozenset(self.references),
                 execute=self.runs.execute,
                 execute_group=self.runs.execute_group,

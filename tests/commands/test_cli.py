@@ -400,6 +400,8 @@ def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(
     )
 
 
-def test_the_help_names_the_paths_that_run_only_where_they_are_named() -> None:
-    *unusual, last = (name for name in plugins.names("generators.paths") if not paths.load(name).DEFAULT)
-    assert f"all but {', '.join(unusual)} and {last}" == USUAL_PATHS
+def test_the_list_of_paths_marks_those_that_run_where_none_is_named() -> None:
+    lines = CliRunner().invoke(cli.difftest, ["list", "paths"]).output.splitlines()
+    marked = {line.split()[0]: line.split()[1] == "*" for line in lines}
+    assert marked == {name: paths.load(name).DEFAULT for name in plugins.names("generators.paths")}
+    assert "`difftest list paths` marks" in USUAL_PATHS

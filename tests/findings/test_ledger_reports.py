@@ -60,6 +60,11 @@ def joined(*names: str) -> Case:
     return replace(a_case(path="replicated"), features=features)
 
 
+def orthogonal(*, nesterov: bool) -> Case:
+    """Bfloat16 parameters in shards, trained by Muon."""
+    return replace(featured("muon", nesterov=nesterov, rate=2.0**-5), path="shards", dtype="bfloat16")
+
+
 def leaving(rows: int = 5, by: str = "to_local", **forms: bool) -> Case:
     """Activations that leave DTensors between two layers, in rows over two ranks."""
     moved = Redistribute(width=4, dims=(None,), by=by)  # type: ignore[arg-type]
@@ -192,6 +197,7 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
             "feature.uneven_inputs",
             "under Join",
         ),
+        (updated("torch_fsdp"), orthogonal(nesterov=False), "feature.muon", "Muon: without Nesterov"),
     ],
 )
 def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option: str, reason: str) -> None:
@@ -252,6 +258,8 @@ def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option:
         # A sharded optimizer without `Join`, and `Join` without one
         (updated("torch_ddp"), joined("sharded_optimizer"), "feature.sharded_optimizer"),
         (updated("torch_ddp"), joined("uneven_inputs"), "feature.uneven_inputs"),
+        (updated("torch_fsdp"), orthogonal(nesterov=True), "feature.muon"),
+        (updated("torch_fsdp"), replace(orthogonal(nesterov=False), dtype="float32"), "feature.muon"),
     ],
 )
 def test_another_fault_in_the_same_place_is_not(shown: Divergence, case: Case, option: str) -> None:

@@ -263,7 +263,7 @@ def test_a_fix_is_an_environment_this_python_or_something_that_is_named(home: Pa
     assert replacement.environment("old", "", print) == "old"
     assert replacement.environment("here", "", print) == ""
     with pytest.raises(
-        UsageError, match=r"'other' is no environment here; allowed: an environment, a release"
+        UsageError, match=r"no environment is called 'other'; allowed: an environment, a release"
     ):
         replacement.environment("other", "", print)
 

@@ -54,7 +54,7 @@ def test_an_environment_is_announced_made_once_listed_and_removed(home: Path, ca
     assert {"torch==2.15.0", "ray==2.60.0"} <= {*calls[1]}
     assert any(part.startswith("msgspec") for part in calls[1]), "what difftest itself requires"
     assert not any("extra" in part for part in calls[1])
-    assert "there already" in called("make", "newest")
+    assert "exists already" in called("make", "newest")
     assert len(calls) == 2
     assert "made  newest" in called("list")
     assert [*json.loads(called("list", "--json"))["made"]] == ["newest"]

@@ -316,11 +316,11 @@ def test_a_planted_fault_has_the_unique_name_of_its_function(
 @pytest.mark.slow
 @pytest.mark.xla
 def test_a_planted_defect_is_blamed_and_the_null_campaign_has_no_false_finding() -> None:
-    result = measured(
-        "--defects", "parameter_left_out", "--cases", "3", "--seed", "19", "--max-world-size", "2"
-    )
+    where = ("--paths", "data_parallel", "--backends", "torch_ddp,xla_ddp", "--max-world-size", "2")
+    result = measured("--defects", "parameter_left_out", "--cases", "3", "--seed", "19", *where)
     assert result["planted"]["detected"] == result["planted"]["defects"] == 2
     assert result["planted"]["blame_rate"] == 1.0
+    assert result["null"]["runs"]
     assert result["null"]["false_findings"] == 0
 
 

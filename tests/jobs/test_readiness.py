@@ -16,7 +16,7 @@ from sample_programs import a_program, an_operator
 from samples import a_case, a_failure
 
 from difftest import cli
-from difftest.campaign.campaign import BackendRun
+from difftest.campaign.campaign import BackendRun, Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
 from difftest.findings.ledger import Ledger
@@ -26,7 +26,8 @@ from difftest.jobs.installed.readiness import State
 from difftest.jobs.screen import activity
 from difftest.jobs.screen.activity import Working
 from difftest.judge.comparator import Comparison
-from difftest.judge.outcome import Symptom
+from difftest.judge.outcome import Outcome, Symptom
+from difftest.records.corpus import Corpus
 
 ENDLESS = float("inf")
 PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
@@ -131,16 +132,26 @@ def test_a_log_has_a_line_at_once_and_then_every_few_seconds(
     assert not capsys.readouterr().err, "it is silent once the command has ended"
 
 
+def runs_slowly(*_: object) -> Outcome:
+    time.sleep(0.2)
+    return a_failure()
+
+
 def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
     with progress.Meter(4, time.monotonic() + 60.0, ENDLESS, Ledger()) as meter:
-        time.sleep(0.2)
+        campaign = Campaign(name="one", backends={}, execute=runs_slowly, corpus=Corpus(tmp_path))
+        meter.watched(campaign).execute(a_case(), "torch_ddp", {})
         first = capsys.readouterr().err.splitlines()
+        time.sleep(0.1)
+        waiting = capsys.readouterr().err.splitlines()[-1]
         meter.count(Progress(result=CaseResult(index=0, case=a_case())))
         time.sleep(0.2)
-    assert re.fullmatch(r"0 cases of 4, 0\.0 a minute, 0 new findings, (59|60) s left", first[0])
+    left = r"0 cases of 4, 0 new findings, (59|60) s left"
+    assert re.fullmatch(left + "; running: torch_ddp for 0 s", first[0])
+    assert re.fullmatch(left, waiting)
     assert capsys.readouterr().err.splitlines()[-1].startswith("1 case of 4, ")
     time.sleep(0.1)
     assert not capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Recording one side on its own machine: the bundle, the reported failures, and the packages not needed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,28 @@ def test_record_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["trouble"]) == (1, [])
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_log_of_a_recording_says_what_is_recorded_where_and_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = list[str]()
+    counts = activity.Working.case_done
+
+    def case_done(working: activity.Working) -> None:
+        counts(working)
+        shown.append(working.line())
+
+    monkeypatch.setattr(activity.Working, "case_done", case_done)
+    lines = record(tmp_path).stderr.splitlines()
+    assert lines[0] == f"2 cases on torch_ddp; results in {tmp_path / 'bundle'}"
+    assert lines[1] == "record ..."
+    assert lines[2] == "record: each case on one device ..."
+    assert [re.sub(r"\d+ s", "T s", line) for line in shown] == [
+        "record: T s, 1 of 2 cases, 2 runs done, 0 running",
+        "record: T s, 2 of 2 cases, 4 runs done, 0 running",
+    ]
 
 
 @pytest.mark.usefixtures("machine")

@@ -109,6 +109,7 @@ def test_show_has_the_title_the_evidence_and_the_next_commands(runs: Path) -> No
     assert "  rank 1: 1 of 1 elements of [1:2]" in lines
     assert f"{folder('runs/first')}/reproducer.py" in done.output
     assert f"difftest minimize {folder('runs/first')} " in done.output
+    assert not {"difftest file", "difftest draft"} & {" ".join(line.split()[:2]) for line in lines}
     assert f'"schema": {SCHEMA}' in command("show", DIGEST, "--json").output
 
 

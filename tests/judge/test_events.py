@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import a_case, candidate, oracle
+from samples import a_case, candidate, of_rank, oracle
 
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.events import Client, Events, Fact, HostOperator, Misplaced
@@ -31,20 +31,11 @@ def client(library: str, process: int, **changes: Any) -> Client:  # noqa: ANN40
 def compared(*ranks: Events) -> Comparison:
     """The verdict on a correct run whose ranks report these events."""
     whole = candidate(CASE)
-    parts = [dataclasses.replace(_of_rank(whole, rank), events=events) for rank, events in enumerate(ranks)]
+    parts = [dataclasses.replace(of_rank(whole, rank), events=events) for rank, events in enumerate(ranks)]
     merged = parts[0]
     for part in parts[1:]:
         merged = merged.merged(part)
     return compare(CASE, "some_backend", "some_side", oracle(CASE), merged)
-
-
-def _of_rank(trace: Trace, rank: int) -> Trace:
-    """The part of a trace that one rank holds."""
-    steps = tuple(
-        {key: dataclasses.replace(tensor, pieces={rank: tensor.pieces[rank]}) for key, tensor in step.items()}
-        for step in trace.steps
-    )
-    return dataclasses.replace(trace, steps=steps)
 
 
 def test_every_rank_of_a_correct_run_has_a_client_and_compiles_its_first_steps() -> None:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import a_case, candidate, tensor_parallel_case, train
+from samples import a_case, candidate, of_rank, tensor_parallel_case, train
 
 from difftest.cases.layout import Replicate, Shard
-from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 
 WEIGHT = (Stage.UPDATE, "0.weight")
@@ -53,7 +52,7 @@ def test_impossible_placements_do_not_fit(placements: tuple[Shard, ...]) -> None
 def test_traces_of_several_processes_merge_in_any_order(order: list[int]) -> None:
     case = a_case(mesh=(("dp", 4),))
     whole = candidate(case)
-    parts = [_of_rank(whole, rank) for rank in order]
+    parts = [of_rank(whole, rank) for rank in order]
     merged = parts[0]
     for part in parts[1:]:
         merged = merged.merged(part)
@@ -71,11 +70,3 @@ def test_a_tensor_that_one_process_lacks_is_kept_when_traces_merge() -> None:
     )
     assert WEIGHT in without.merged(whole).steps[0]
     assert WEIGHT in whole.merged(without).steps[0]
-
-
-def _of_rank(trace: Trace, rank: int) -> Trace:
-    steps = tuple(
-        {key: dataclasses.replace(t, pieces={rank: t.pieces[rank]}) for key, t in step.items()}
-        for step in trace.steps
-    )
-    return dataclasses.replace(trace, steps=steps)

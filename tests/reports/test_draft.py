@@ -30,7 +30,7 @@ from reports.draft.refusal import refusal
 from reports.draft.releases import releases_of
 from reports.draft.rendering import render, trackers
 from reports.draft.tracker import tracker
-from reports.draft.words import without_own_frames
+from reports.tracebacks import last_line, without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = a_measurement(
@@ -452,6 +452,8 @@ TRACEBACK = """Traceback (most recent call last):
   File "/home/me/difftest/workers/training/train.py", line 81, in step
     results = self._forward_backward(step)
               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/home/me/difftest/examples/model.py", line 5, in forward
+    return self.head(x)
   File "/x/site-packages/torch/nn/modules/module.py", line 17, in _call
     return forward(*args)
   File "/x/site-packages/difftest/judge/noise.py", line 3, in run
@@ -462,10 +464,17 @@ RuntimeError: no
 """
 
 
+def test_the_last_line_of_a_traceback_in_the_users_files_is_named() -> None:
+    assert last_line(TRACEBACK, ["examples/model.py", "model.py"]) == "examples/model.py:5 in forward"
+    assert last_line(TRACEBACK, ["other.py"]) == last_line("no traceback", ["model.py"]) == ""
+
+
 def test_tracebacks_have_no_frames_of_difftest() -> None:
     assert (
         without_own_frames(TRACEBACK)
         == """Traceback (most recent call last):
+  File "/home/me/difftest/examples/model.py", line 5, in forward
+    return self.head(x)
   File "/x/site-packages/torch/nn/modules/module.py", line 17, in _call
     return forward(*args)
   File "/x/site-packages/torch/distributed/workers/api.py", line 5, in go

@@ -141,7 +141,7 @@ def test_a_wrong_shape_is_shown_without_gathering_the_tensor() -> None:
 
 
 def test_a_backend_without_a_template_says_which_there_are() -> None:
-    there = "definitions, torch_dtensor, xla_annotated, xla_replica, xla_spmd"
+    there = "torch_dtensor, xla_annotated, xla_replica, xla_spmd"
     assert f"there are: {there}" in str(refusal(a_program(), "xla_ddp"))
 
 

@@ -34,7 +34,7 @@ from workers.isolate import sandbox
 OF_TORCH = {"torch", "numpy", "hashlib", "math", "io", "types"}
 STAGES = (Stage.FORWARD, Stage.BACKWARD, Stage.UPDATE)
 RELATIVE = 1e-9
-SEED, CASES = 31, 3
+SEED, CASES = 31, 2
 RIGHT = Right(places=(0, 3), numbers=(0.5, -0.25), maker="somebody")
 TENSOR_RATE = Feature(name="tensor_rate", options={})
 
@@ -51,8 +51,9 @@ def test_a_script_of_a_twin_needs_torch_and_numpy_alone_and_has_all_digits_of_it
 
 def test_references_have_scripts_of_twins_and_other_backends_have_none() -> None:
     case = a_case()
-    assert refusal(case, "torch_eager") == "the template of torch_eager is for twins alone"
-    assert refusal(twin(case), "torch_ddp") == "the template of torch_ddp is for other cases alone"
+    assert "no template for backend 'torch_eager'" in (refusal(case, "torch_eager") or "")
+    there = "definitions, torch_eager"
+    assert f"a twin on backend 'torch_ddp'; there are: {there}" in (refusal(twin(case), "torch_ddp") or "")
     assert refusal(twin(case), "definitions") is None
     with pytest.raises(UsageError, match="right numbers"):
         render(twin(case), "definitions", a_fault(Stage.UPDATE, "0.weight", 1e-12, None), "title")

@@ -23,7 +23,7 @@ WITHOUT = Model(
         Linear(inputs=8, outputs=6),
     ),
 )
-PARTS = Training(steps=2, accumulation=2, clip_norm=0.25, optimizer="momentum")
+PARTS = Training(steps=1, accumulation=2, clip_norm=0.25, optimizer="momentum")
 
 
 def in_pieces(mesh: Mesh = RING, model: Model | None = None, *, sharded: bool = False, **fields: Any) -> Case:  # noqa: ANN401

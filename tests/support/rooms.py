@@ -80,7 +80,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"zygote"}),
     ),
     "reports": (
-        frozenset({"cells", "columns", "kept", "reproducer"}),
+        frozenset({"cells", "columns", "kept", "reproducer", "tracebacks"}),
         frozenset({"frame"}),
         frozenset({"tables"}),
         frozenset({"covered", "draft"}),

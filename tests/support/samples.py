@@ -150,6 +150,15 @@ def cut(case: Case, steps: Steps, dtype: str) -> tuple[Mapping[Key, Sharded], ..
     return tuple({key: _cut(case, key, value, dtype) for key, value in step.items()} for step in steps)
 
 
+def of_rank(trace: Trace, rank: int) -> Trace:
+    """The part of a trace that one rank holds."""
+    steps = tuple(
+        {key: dataclasses.replace(tensor, pieces={rank: tensor.pieces[rank]}) for key, tensor in step.items()}
+        for step in trace.steps
+    )
+    return dataclasses.replace(trace, steps=steps)
+
+
 def with_pieces(trace: Trace, step: int, key: Key, pieces: Mapping[int, Floats]) -> Trace:
     """The trace with other pieces of one tensor."""
     return with_tensor(

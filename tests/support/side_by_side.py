@@ -2,7 +2,6 @@
 
 import os
 from argparse import Namespace
-from collections import Counter
 
 import pytest
 
@@ -55,9 +54,9 @@ SECONDS, FAST = {"slow": 3.0, "long": 2.0}, 0.05
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Sort the tests by how long their file takes, which of most files follows from its slow tests."""
-    files = Counter[str]()
+    files: dict[str, float] = {}
     for item in items:
-        files[item.path.name] += _seconds(item)
+        files[item.path.name] = files.get(item.path.name, 0.0) + _seconds(item)
     items.sort(key=lambda item: LONG.get(item.path.name, files[item.path.name]), reverse=True)
 
 

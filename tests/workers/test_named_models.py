@@ -10,13 +10,14 @@ from click.testing import CliRunner
 from installed_packages import needs
 from own_models import descriptions
 
-from difftest.cases.described import Answer
+from difftest.cases.described import Answer, Description
 from difftest.cases.layout import Mesh
 from difftest.commands.models import command
 from difftest.jobs.proof.real_models import compared
 from tools.real_models import words
 from workers.isolate import described as isolate_described
 from workers.isolate.described import described_each, listed
+from workers.own.named import hf
 from workers.plain_layouts import LAYOUTS
 
 needs("transformers", reason="needs transformers: pip install 'difftest[models]'")
@@ -49,7 +50,6 @@ AWKWARD = (
     "torchvision:vgg11_bn",
     "torchvision:vit_b_16",
     "hf:xlm",
-    "hf:swin",
     "hf:mamba2",
 )
 """Models that drop branches at random, are too large as they are, or have names and numbers of their own."""
@@ -110,6 +110,12 @@ def test_a_name_that_there_is_none_of_is_refused_with_what_is_allowed(
     assert re.search(REFUSED[source], answers[source].error), answers[source].error
 
 
+def test_the_width_of_the_first_of_several_stages_fits_its_heads() -> None:
+    swin = {"embed_dim": 96, "num_heads": [3, 6, 12, 24], "depths": [2, 2, 6, 2], "window_size": 7}
+    small = hf._small(swin, set())  # noqa: SLF001  the search begins with it
+    assert small == {"embed_dim": 24, "num_heads": [3, 6, 12, 24], "depths": [1, 1, 1, 1], "window_size": 7}
+
+
 def test_the_names_of_a_source_are_listed() -> None:
     assert {"llama", "bert", "mixtral"} <= {*listed("hf").names}
 
@@ -126,6 +132,13 @@ def test_a_model_is_printed_with_what_it_is_fed(
 def test_a_model_by_name_agrees_on_layouts_of_two_ranks() -> None:
     verdicts = {layout: one.verdict for layout, one in compared("hf:gpt2", ("ddp", "fsdp"), steps=2)}
     assert verdicts == {"ddp": "agree", "fsdp": "agree"}
+
+
+@pytest.mark.nightly
+def test_a_model_of_several_stages_is_described() -> None:
+    """Its search takes a minute; on every change a test has the numbers with which it begins."""
+    ((_, description),) = described_each(["hf:swin"])
+    assert isinstance(description, Description)
 
 
 @pytest.mark.nightly

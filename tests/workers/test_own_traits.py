@@ -117,11 +117,12 @@ def test_remarks_say_what_the_model_reads_and_what_the_reference_does_instead(tm
     description = own_description(tmp_path, layer=layer, decomposed=("_grouped_mm",))
     reads, decomposed = remarks(description)
     assert reads == (
-        "reads a number 4 times a step (_local_scalar_dense 3, nonzero 1): graph breaks of its own on XLA "
+        "reads a number 4 times a step (_local_scalar_dense 3, nonzero 1), which breaks the graph on XLA "
         "and in torch.compile"
     )
     assert (
-        decomposed == "the reference computes _grouped_mm in other operators, as torch has no float64 kernel"
+        decomposed
+        == "the reference computes _grouped_mm by other operators: torch has no float64 kernel for it"
     )
 
 

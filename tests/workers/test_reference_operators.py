@@ -1,5 +1,6 @@
 """Definitions of operators: they compute what torch computes, of every sample that they take."""
 
+import functools
 import importlib
 import itertools
 import math
@@ -197,6 +198,36 @@ def test_an_alpha_that_torch_has_in_float32_is_found_and_is_in_the_ledger() -> N
     assert "celu_alpha_in_float32" in entry.upstream
     forward = msgspec.structs.replace(shown, check="outputs", stage=Stage.FORWARD)
     assert read_ledger().entry(forward, case, date(2026, 11, 28)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["torch.std", "torch.std_mean", "torch.norm", "torch.linalg.vector_norm"])
+def test_the_derivative_of_a_root_is_0_at_0_as_torch_has_it(call: str) -> None:
+    needs("torch")
+    needs("jax")
+    torch, jax = importlib.import_module("torch"), importlib.import_module("jax")
+    formula, zeros = operators.function(call), torch.zeros(3, requires_grad=True)
+    assert formula
+
+    def first(result: Any) -> Any:  # noqa: ANN401  an array of JAX or a tensor
+        return result[0] if isinstance(result, tuple) else result
+
+    function = call.removeprefix("torch.").split(".")
+    first(functools.reduce(getattr, function, torch)(zeros)).backward()
+    ours = jax.grad(lambda x: first(formula(jax.numpy, x)))(np.zeros(3))
+    assert zeros.grad.tolist() == ours.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.slow
+def test_gradients_at_infinities_are_torchs() -> None:
+    needs("torch")
+    needs("jax")
+    drawn = (twin(case_at(SEED, index, paths=("operators",), max_world_size=2)) for index in range(PROGRAMS))
+    reference = backends.load("definitions")
+    case = next(case for case in drawn if not reference.unsupported(case))
+    infinite = msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, regime="nonfinite"))
+    words = [ran(one, reference).environment[definition.COMPUTED] for one in (case, infinite)]
+    assert ["without derivatives" in computed for computed in words] == [False, True]
 
 
 @pytest.mark.slow

@@ -24,6 +24,9 @@ from workers.references.passes import Pass, Passes
 COMPUTED = "definitions"
 """The key of the environment that says what was computed, and by what."""
 
+FAILED = "a definition failed"
+"""How the refusal of a program begins whose definition is at fault."""
+
 
 def lacks(case: Case) -> str:
     """Why nothing of a case has a definition here; empty where something has one."""
@@ -56,6 +59,9 @@ def defined(case: Case, of_torch: Trace) -> Trace:
 def _program(case: Case, of_torch: Trace) -> Trace:
     """A program's results, loss and gradients.
 
+    At infinities and NaN a derivative is what the way in which a formula is written makes it, so that there
+    gradients are torch's.
+
     `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
     campaign counts such a case as refused, with this reason.
     """
@@ -64,11 +70,14 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     try:
         results, loss, gradients = passes.of_program(case, weights)
     except Exception as error:
-        msg = f"a definition failed: {type(error).__name__}: {error}"
+        msg = f"{FAILED}: {type(error).__name__}: {error}"
         raise UnsupportedError(msg) from error
     _put(step, Stage.FORWARD, {**results, "loss": loss})
-    _put(step, Stage.BACKWARD, gradients)
-    environment = {**of_torch.environment, COMPUTED: f"operators by {passes.makers()}"}
+    finite = case.data.regime != "nonfinite"
+    if finite:
+        _put(step, Stage.BACKWARD, gradients)
+    computed = f"operators{'' if finite else ' without derivatives'} by {passes.makers()}"
+    environment = {**of_torch.environment, COMPUTED: computed}
     return dataclasses.replace(of_torch, steps=(step,), environment=environment)
 
 

@@ -29,7 +29,7 @@ CHUNK_ON_DEVICE = 1 << 26
 """The same on a device, where each operation costs a launch: 0.8 GB while a block is summed."""
 
 SIGNS_ON_DEVICE = 1 << 24
-"""How many signs are made at a time on a device: 0.7 GB for five int64 numbers of each."""
+"""How many signs are made at a time on a device: some 30 kernels, and 0.7 GB of int64 numbers."""
 
 MOST_SIGN_BYTES = 1 << 28
 """What the signs of recent shapes may take on a device; one shape that is larger is kept beside them.

@@ -4,6 +4,7 @@ It is made of torch's own layers where torch has them, because wrappers know tho
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,13 @@ def tie_again(module: nn.Module, case: Case) -> None:
     """
     if not case.forms.tied_before:
         tie(module, case.model)
+
+
+def moved(module: nn.Module, device: Any, case: Case) -> nn.Module:  # noqa: ANN401  of any framework
+    """The module on a device. XLA breaks the ties between weights on the way, so they are tied again."""
+    module = module.to(device)
+    tie_again(module, case)
+    return module
 
 
 def held(module: nn.Module, name: str) -> Tensor:

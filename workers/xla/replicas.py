@@ -100,15 +100,10 @@ class Replica:
     reader: lazy.TensorReader
 
     def move(self, module: "nn.Module") -> "nn.Module":
-        """The module on this replica's device.
+        """The module on this replica's device."""
+        from workers.training.build import moved
 
-        XLA breaks the ties between weights on the way, so they are tied again.
-        """
-        from workers.training.build import tie_again
-
-        module = module.to(self.device)
-        tie_again(module, self.case)
-        return module
+        return moved(module, self.device, self.case)
 
     def feed(self, tensor: "Tensor") -> "Tensor":
         """The rows of a host tensor that are this rank's, on its device."""

@@ -52,15 +52,10 @@ class World:
         return start.spare(self.case)
 
     def move(self, module: "nn.Module") -> "nn.Module":
-        """The module on the devices.
+        """The module on the devices."""
+        from workers.training.build import moved
 
-        XLA breaks the ties between weights on the way, so they are tied again.
-        """
-        from workers.training.build import tie_again
-
-        module = module.to(self.device)
-        tie_again(module, self.case)
-        return module
+        return moved(module, self.device, self.case)
 
     def feed(self, tensor: "Tensor") -> "Tensor":
         """A host tensor of the whole batch on the devices, annotated as the layout cuts the batch."""

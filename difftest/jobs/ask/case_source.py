@@ -33,14 +33,14 @@ Inputs: TypeAlias = Annotated[
     int,
     option(
         type=click.IntRange(1, MOST_CASES),
-        help="How many inputs a case has: it is compiled once, and each input is compared.",
+        help="Compile each case once, and compare it on this many inputs.",
     ),
 ]
 Programs: TypeAlias = Annotated[
     int,
     option(
         type=click.IntRange(min=0),
-        help="How many operator programs, or modules if --paths names them, to run before every 20 cases.",
+        help="Run this many operator programs before every 20 cases; of the path modules, as many modules.",
     ),
 ]
 
@@ -75,6 +75,11 @@ class Drawing:
 
         paths = own.paths() if self.model else self.chosen_paths()
         return (number.recorded for number in numbers(paths, most, self.inputs, self.programs))
+
+    def programs_beside(self, most: int | None) -> int:
+        """How many operator programs a campaign of `most` cases has besides."""
+        numbers = map(CaseNumber.of, self.numbers(most))
+        return sum(number.series == Series.PROGRAM for number in numbers)
 
     def known(self) -> Iterator[int]:
         """Those of the cases of known faults, which come first: on the chosen paths, not too large."""

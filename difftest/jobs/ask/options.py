@@ -30,10 +30,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-USUAL_PATHS = (
-    "all but blocks, collective_layouts, context_parallel, experts, features, learned_collectives, modules, "
-    "pipelines, regions, replicated, several_meshes, shards, states, unused_results and wrappers"
-)
+USUAL_PATHS = "those that `difftest list paths` marks"
 """The paths of a campaign that names none, in words."""
 
 FAIL_ON = ("new", "any", "infra", "never")

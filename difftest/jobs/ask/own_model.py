@@ -17,9 +17,9 @@ from difftest.records.own_cases import remember_module
 
 MEAN_OF_MEANS = (
     "the loss is a mean over the targets that are not ignored (-100), of which ranks have unequal numbers. "
-    "Right are a sum divided by their number in the whole batch (the global count), as in the cases here, "
-    "and sums and counts that are added up over ranks and accumulation parts. The mean of the ranks' means, "
-    "which DDP and FSDP give by themselves, is wrong: of halves of four rows its gradient is {off:.0%} off"
+    "The right loss is their sum divided by their number in the whole batch (the global count). The cases "
+    "here compute it so. DDP and FSDP by themselves give the mean of the ranks' means, which is wrong: for "
+    "two halves of four rows its gradient is {off:.0%} off"
 )
 
 LEARNING_STEPS = 50
@@ -91,13 +91,13 @@ def remarks(description: Description) -> Iterator[str]:
     if layer.reads:
         names = ", ".join(f"{name} {times}" for name, times in layer.reads.items())
         times = counted(sum(layer.reads.values()))
-        yield f"reads a number {times} a step ({names}): graph breaks of its own on XLA and in torch.compile"
+        yield f"reads a number {times} a step ({names}), which breaks the graph on XLA and in torch.compile"
     if description.decomposed:
         names = ", ".join(description.decomposed)
-        yield f"the reference computes {names} in other operators, as torch has no float64 kernel"
+        yield f"the reference computes {names} by other operators: torch has no float64 kernel for it"
     if description.left_out:
         names = ", ".join(description.left_out)
-        yield f"{names}, which it returns or keeps, is not compared: infinities, or little but rounding"
+        yield f"not compared: {names}, which it returns or keeps, is infinite or mostly rounding"
     if description.mean_of_means:
         yield MEAN_OF_MEANS.format(off=description.mean_of_means)
     if not layer.rowwise:

@@ -1,15 +1,16 @@
 """Recording a bundle: every run of a campaign is kept, and each of its cases runs unsharded as well."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError
 from difftest.ground.own_folder import own_folder
+from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import Recorder
 from difftest.records.bundle_lines import EVIDENCE, Who
@@ -23,7 +24,7 @@ class Recording:
 
     At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
     recorded; `trouble` says which runs infrastructure failed. `comparisons` are those with the oracle.
-    `counted` is `Working.counted`, which shows how many runs are done.
+    `working` shows how many cases and runs are done.
     """
 
     def __init__(
@@ -31,11 +32,11 @@ class Recording:
         recorder: Recorder,
         backends: Mapping[str, BackendTraits],
         workers: int,
-        counted: Callable[[Execute], Execute] = lambda execute: execute,
+        working: Working,
     ) -> None:
         self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
         self._recorder, self._backends, self._workers = recorder, backends, workers
-        self._run = counted(_in_a_child)
+        self._run, self._working = working.counted(_in_a_child), working
         self._indices: dict[str, int] = {}
         self._executed: set[tuple[str, str]] = set()
         self._done: list[tuple[Case, str]] = []
@@ -58,6 +59,8 @@ class Recording:
             recorded = CampaignRecord(comparisons=self.comparisons)
             for progress in run(campaign, self._numbered(cases), recorded):
                 self._count(progress.result)
+                self._working.case_done()
+        self._working.goes_on("record: each case on one device")
         with ThreadPoolExecutor(self._workers) as threads:
             list(threads.map(self._run_unsharded, self._done))
 

@@ -102,8 +102,9 @@ def run_cases(
     that an earlier command had no time for comes first. Where the command is stopped, the tally says so.
     """
     today, last = utc_today(), request.end if last is None else last
+    meter = Meter(_left(request, recorded), last, request.end + GRACE_SECONDS, ledger)
     endless = dataclasses.replace(
-        campaign,
+        meter.watched(campaign),
         explanation=partial(ledger.entry, today=today),
         known_in_full=KNOWN_IN_FULL,
         blind=partial(blind_places, ledger, today=today),
@@ -113,7 +114,6 @@ def run_cases(
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
-    meter = Meter(_left(request, recorded), last, request.end + GRACE_SECONDS, ledger)
     with meter, closing(generated_cases(request, recorded)) as cases:
         try:
             gather_postponed(campaign)

@@ -4,7 +4,8 @@ import dataclasses
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -14,7 +15,6 @@ from tqdm import tqdm
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
-from difftest.cases.case_number import CaseNumber, Series
 from difftest.cases.twins import is_twin
 from difftest.findings import titles
 from difftest.findings.ledger import Ledger
@@ -39,31 +39,34 @@ VERDICTS = {
 
 KNOWN, NEW = "known", "new"
 
+MOST_NAMED = 3
+"""How many of the runs that go on a line names."""
+
 
 def announce(request: CampaignRequest) -> None:
     """Says at once what will run and where its results go."""
     most, budget = request.most_cases, request.budget
-    cases = "cases" if most is None else in_words(most, _programs(request))
+    cases = "cases" if most is None else in_words(most, request.programs_beside(most))
     limit = f" within {budget:g} s" if budget else ""
     inputs = f", each with {request.inputs} inputs" if request.inputs > 1 else ""
     click.echo(f"{cases} of seed {request.seed}{inputs}{limit}; results in {request.out}", err=True)
 
 
-def _programs(request: CampaignRequest) -> int:
-    """How many programs there are between the other cases."""
-    numbers = map(CaseNumber.of, request.numbers(request.most_cases))
-    return sum(number.series == Series.PROGRAM for number in numbers)
-
-
 Look: TypeAlias = Callable[[Case, str, Outcome | InfrastructureError], None]
 """Gets a case, a backend, and what came of the run."""
 
+During: TypeAlias = Callable[[str], AbstractContextManager[None]]
+"""Gives the context in which runs of a backend go on."""
 
-def _watched(campaign: Campaign, look: Look) -> Campaign:
-    """The campaign, each of whose runs `look` gets when it has ended."""
+
+def _watched(
+    campaign: Campaign, *, look: Look = lambda *_: None, during: During = lambda _: nullcontext()
+) -> Campaign:
+    """The campaign, each of whose runs goes on in the context `during`; `look` gets it when it has ended."""
 
     def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        outcome = campaign.execute(case, backend, options)
+        with during(backend):
+            outcome = campaign.execute(case, backend, options)
         look(case, backend, outcome)
         return outcome
 
@@ -71,7 +74,8 @@ def _watched(campaign: Campaign, look: Look) -> Campaign:
         runs: Sequence[tuple[Case, str]], options: Mapping[str, str]
     ) -> Sequence[Outcome | InfrastructureError]:
         assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
-        outcomes = campaign.execute_group(runs, options)
+        with during(runs[0][1]):
+            outcomes = campaign.execute_group(runs, options)
         for (case, backend), outcome in zip(runs, outcomes, strict=True):
             look(case, backend, outcome)
         return outcomes
@@ -93,7 +97,7 @@ class FirstComparison:
 
     def watched(self) -> Campaign:
         """The campaign, whose runs are looked at."""
-        return _watched(self._campaign, self._look)
+        return _watched(self._campaign, look=self._look)
 
     def _look(self, case: Case, backend: str, outcome: Outcome | InfrastructureError) -> None:
         if isinstance(outcome, InfrastructureError):
@@ -128,7 +132,21 @@ class Meter:
         self._cases, self._end, self._cut, self._ledger = cases, end, cut, ledger
         self._start, self._ended = time.monotonic(), threading.Event()
         self._done = self._programs = self._new = self._known = self._runs = 0
+        self._running: dict[object, tuple[str, float]] = {}
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+
+    def watched(self, campaign: Campaign) -> Campaign:
+        """The campaign, of whose runs the lines say which go on."""
+        return _watched(campaign, during=self._shown_running)
+
+    @contextmanager
+    def _shown_running(self, backend: str) -> Iterator[None]:
+        key = object()
+        self._running[key] = (backend, time.monotonic())
+        try:
+            yield
+        finally:
+            del self._running[key]
 
     def __enter__(self) -> Self:
         if self._bar.disable:
@@ -167,8 +185,15 @@ class Meter:
         rate = 60 * self._done / (time.monotonic() - self._start)
         cases = in_words(self._done - self._programs, self._programs)
         total = f" of {self._cases}" if self._cases else ""
-        runs = f", {counted(self._runs, 'run')}" if self._runs else ""
-        return f"{cases}{total}, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
+        done = f", {rate:.1f} a minute, {counted(self._runs, 'run')}" if self._done else ""
+        return f"{cases}{total}{done}, {self._findings()}{self._left()}{self._now()}"
+
+    def _now(self) -> str:
+        """Which runs go on, the longest first; empty for none."""
+        now, going = time.monotonic(), [*self._running.values()]
+        running = [f"{backend} for {now - began:.0f} s" for backend, began in going[:MOST_NAMED]]
+        running += [f"{len(going) - MOST_NAMED} more"] if len(going) > MOST_NAMED else []
+        return f"; running: {', '.join(running)}" if going else ""
 
     def _findings(self) -> str:
         return counted(self._new, "new finding") + (f", {self._known} known" if self._known else "")

@@ -6,6 +6,7 @@ import numpy as np
 
 from difftest.cases import numbers
 from difftest.cases.layout import ALONE
+from difftest.judge.elements import errors
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.stage import Stage
 
@@ -30,8 +31,8 @@ def right_numbers(run: MeasuredRun, at: Key) -> "Right":
     from workers.references.definition import COMPUTED
 
     truth, _, held = run.beside(at)
-    actual, of_torch = held.full(ALONE), cast("Trace", run.actual)
-    error = np.nan_to_num(np.abs(actual - truth), nan=np.inf).ravel()
+    actual, reference = held.full(ALONE), cast("Trace", run.actual)
+    error = np.nan_to_num(np.abs(errors(truth, actual)), nan=np.inf).ravel()
     places = np.argsort(-error, kind="stable")[:MOST_PLACES]
     defines = declares(run.backend, "defines")
     right = (actual if defines else truth).ravel()[places]
@@ -40,6 +41,6 @@ def right_numbers(run: MeasuredRun, at: Key) -> "Right":
     return Right(
         places=tuple(map(int, places)),
         numbers=tuple(map(float, right)),
-        maker=of_torch.environment[COMPUTED] if defines else ORACLE,
+        maker=reference.environment[COMPUTED] if defines else ORACLE,
         weights={name: numbers.cotangent(run.case, name, shape) for name, shape in shapes.items()},
     )

@@ -47,7 +47,7 @@ def environment(named: str, over: str, say: Callable[[str], None]) -> str:
         return named
     if "==" in named:
         return place(parsed(named), say).environment
-    msg = f"{named!r} is no environment here; allowed: {ALLOWED}, or {HERE!r}"
+    msg = f"no environment is called {named!r}; allowed: {ALLOWED}, or {HERE!r}"
     raise UsageError(msg)
 
 

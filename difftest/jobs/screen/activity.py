@@ -13,6 +13,7 @@ from tqdm import tqdm
 from difftest.campaign.campaign import Execute, ExecuteGroup
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError
+from difftest.jobs.screen.words import counted
 from difftest.judge.outcome import Outcome
 
 EVERY_SECONDS = 10.0
@@ -27,13 +28,15 @@ SECOND = 1.0
 class Working:
     """Says on standard error that the command `name` works while the context is open, and counts its runs.
 
-    Without `counts` there are none, and a terminal shows the time alone.
+    Without `counts` there are none, and a terminal shows the time alone. `cases` is how many cases will be
+    done, 0 where the command does not count them.
     """
 
-    def __init__(self, name: str, *, counts: bool = True) -> None:
+    def __init__(self, name: str, *, counts: bool = True, cases: int = 0) -> None:
         self._name, self._began = name, time.monotonic()
         self._ended, self._lock = threading.Event(), threading.Lock()
-        self._started = self._done = 0
+        self._started = self._done = self._cases_done = 0
+        self._cases = cases
         self._bar = tqdm(
             desc=name,
             unit=" runs",
@@ -57,6 +60,19 @@ class Working:
     def step(self) -> None:
         """Counts a run that is done."""
         self._count(started=1, done=1)
+
+    def case_done(self) -> None:
+        """Counts a case whose runs are done."""
+        with self._lock:
+            self._cases_done += 1
+            self._bar.set_postfix_str(self._of_cases(), refresh=False)
+
+    def goes_on(self, name: str) -> None:
+        """Says what the command does from now on; the time and the counts go on."""
+        self._name = name
+        self._bar.set_description(name, refresh=False)
+        if self._bar.disable:
+            click.echo(f"{name} ...", err=True)
 
     def counted(self, execute: Execute) -> Execute:
         """`execute`, with its runs counted."""
@@ -88,8 +104,12 @@ class Working:
         """What a log gets: the time so far, and the runs."""
         seconds = time.monotonic() - self._began
         running = self._started - self._done
+        cases = f", {self._of_cases()}" if self._cases else ""
         runs = f", {self._done} runs done, {running} running" if self._started else ""
-        return f"{self._name}: {seconds:.0f} s{runs}"
+        return f"{self._name}: {seconds:.0f} s{cases}{runs}"
+
+    def _of_cases(self) -> str:
+        return f"{self._cases_done} of {counted(self._cases, 'case')}"
 
     def _count(self, *, started: int = 0, done: int = 0) -> None:
         with self._lock:

@@ -91,7 +91,7 @@ def _known_before(request: Watch) -> Iterator[Release]:
     """
     for package in sorted({release.package for release in request.releases} if request.sample else ()):
         watched = (release.version for release in request.releases if release.package == package)
-        there = (one.release for one in listed(request.faults) if one.package == package)
+        there = (tried.release for tried in listed(request.faults) if tried.package == package)
         if newest := _newest_before(watched, there):
             yield Release(package=package, version=newest)
 
@@ -99,14 +99,16 @@ def _known_before(request: Watch) -> Iterator[Release]:
 def _newest_before(watched: Iterable[str], there: Iterable[str]) -> str:
     """The newest release of those `there` before the first that is watched; empty where there is none."""
     first = min(map(release_order, watched))
-    return max((one for one in there if release_order(one) < first), key=release_order, default="")
+    return max(
+        (release for release in there if release_order(release) < first), key=release_order, default=""
+    )
 
 
 def _one(
     request: Watch, journal: Journal, watched: Watched, release: Release, every: Sequence["_Script"]
 ) -> None:
     """The scripts `every` and the cases of one release."""
-    scripts = [one for one in every if one.tried not in journal]
+    scripts = [script for script in every if script.tried not in journal]
     cases = [sample for sample in _cases(request, release) if _of_case(release, sample) not in journal]
     if not (scripts or cases):
         return
@@ -161,14 +163,14 @@ def _run_scripts(
         own = [script for script in scripts if script.tried.partitioner == partitioner]
         variables = {**variables_of(own[0].fault, where.python), **PARTITIONERS[partitioner]}
         with warm_scripts(where.python, variables, request.script_seconds) as warm:
-            for one in own:
+            for script in own:
                 if time.monotonic() > request.end:
                     msg = "the time is over"
                     raise NoTimeError(msg)
-                result = _said(warm, one, expected.get(one.tried.subject))
+                result = _said(warm, script, expected.get(script.tried.subject))
                 if result is None:
                     continue
-                tried = _as_of_now(one.tried, result.state, result.note)
+                tried = _as_of_now(script.tried, result.state, result.note)
                 journal.add(tried)
                 words = f"{tried.name} {tried.partitioner}".rstrip()
                 request.say(f"  {tried.state:<8} {words}{_reason(tried)}")
@@ -189,10 +191,10 @@ def _expected(request: Watch, journal: Journal, release: Release) -> Mapping[tup
 
     Of the first release it is what the list has. So whatever changed is shown by a script that ran alone.
     """
-    every = [one for one in (*listed(request.faults), *journal.tried) if one.package == release.package]
-    earlier = [one for one in every if release_order(one.release) < release_order(release.version)]
-    known = sorted(earlier or every, key=lambda one: release_order(one.release))
-    return {one.subject: one.state for one in known}
+    every = [tried for tried in (*listed(request.faults), *journal.tried) if tried.package == release.package]
+    earlier = [tried for tried in every if release_order(tried.release) < release_order(release.version)]
+    known = sorted(earlier or every, key=lambda tried: release_order(tried.release))
+    return {tried.subject: tried.state for tried in known}
 
 
 def _cases(request: Watch, release: Release) -> tuple[Sample, ...]:
@@ -246,10 +248,10 @@ def _as_of_now(tried: Tried, state: State, note: str, shown: str = "") -> Tried:
 def _before(request: Watch, journal: Journal) -> Iterator[Tried]:
     """What the list says of the newest release before the first that was tried, of each package."""
     every = tuple(listed(request.faults))
-    there = {(one.package, one.release) for one in journal.tried if one.kind == "script"}
+    there = {(tried.package, tried.release) for tried in journal.tried if tried.kind == "script"}
     for package in {package for package, _ in there}:
         newest = _newest_before(
             (release for name, release in there if name == package),
-            (one.release for one in every if one.package == package),
+            (tried.release for tried in every if tried.package == package),
         )
-        yield from (one for one in every if (one.package, one.release) == (package, newest))
+        yield from (tried for tried in every if (tried.package, tried.release) == (package, newest))

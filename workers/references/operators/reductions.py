@@ -97,7 +97,13 @@ def var(
 @wraps(var, assigned=())
 def std(np: Array, *given: Array, **options: Array) -> Array:
     """The root of the variance."""
-    return np.sqrt(var(np, *given, **options))
+    return _root(np, var(np, *given, **options), 2)
+
+
+def _root(np: Array, x: Array, degree: float) -> Array:
+    """A root, whose derivative at 0 is 0: of all that are possible there, the least (`special.magnitude`)."""
+    zero = x == 0
+    return np.where(zero, 0.0, np.where(zero, 1.0, x) ** (1 / degree))
 
 
 def _with_mean(np: Array, x: Array, *given: Array, spread: Formula, **options: Array) -> Array:
@@ -126,7 +132,7 @@ def vector_norm(
         return (sizes != 0).sum(over, keepdims=keepdim) * 1.0
     if ord == 1:
         return sizes.sum(over, keepdims=keepdim)
-    return (sizes**ord).sum(over, keepdims=keepdim) ** (1 / ord)
+    return _root(np, (sizes**ord).sum(over, keepdims=keepdim), ord)
 
 
 def norm(
