@@ -45,10 +45,7 @@ def render(report: Report, file: BinaryIO) -> None:
         counts=head.counts(report),
         when=head.when(report),
         opening=report.conclusion.opening,
-        # The headline above begins with the doubt
-        incomplete=[
-            spoken.sentence(report, words.removeprefix(f"{IN_DOUBT}: ")) for words in report.incomplete
-        ],
+        incomplete=_incomplete(report),
         doubtful=DOUBTFUL,
         never_worked=[spoken.sentence(report, words) for words in report.conclusion.excused],
         versions=head.versions(report),
@@ -74,6 +71,11 @@ def render(report: Report, file: BinaryIO) -> None:
         digest=b64encode(sha256(script.encode()).digest()).decode(),
     )
     file.write(page.encode())
+
+
+def _incomplete(report: Report) -> list[str]:
+    """Why the campaign is incomplete, without the doubt with which the page's headline begins."""
+    return [spoken.sentence(report, words.removeprefix(f"{IN_DOUBT}: ")) for words in report.incomplete]
 
 
 def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:

@@ -63,10 +63,8 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
         msg = "a script of a twin compares torch with the right numbers, and this fault has none"
         raise UsageError(msg)
     if case.model.is_program:
-        return _tidy(
-            f"{PROGRAMS}/{backend}{SUFFIX}",
-            ProgramScript(case=case, fault=shown, title=spelling.docstring(title)),
-        )
+        program = ProgramScript(case=case, fault=shown, title=spelling.docstring(title))
+        return _tidy(f"{PROGRAMS}/{backend}{SUFFIX}", program)
     common: dict[str, Any] = {
         "case": case,
         "moves": declares(backend, "moves_activations"),
@@ -78,8 +76,8 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
             for path, layer in blocks.blocks(case)
         },
     }
-    layer = case.model.own
-    script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain, gate=gate)
+    own = case.model.own
+    script = OwnScript(**common, layer=own) if own else Script(**common, plain=plain, gate=gate)
     return _tidy(f"{FOLDER}/{backend}{SUFFIX}", script)
 
 

@@ -184,6 +184,8 @@ ABOUT_ONE_KIND = {
     "difftest/cases/features/own_function.py": {"Linear"},  # which calls the function
     "difftest/cases/gathered.py": {"Embedding"},  # which FSDP2 may leave gathered
     "generators/paths/flash_attention.py": {"FlashAttention"},
+    "generators/paths/context_parallel.py": {"FlashAttention"},  # without what a ring of kernels lacks
+    "workers/backends/_context.py": {"FlashAttention"},  # where pieces of a sequence meet
     "reports/reproducer/script.py": {
         "Attention",
         "Collective",

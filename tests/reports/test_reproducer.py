@@ -43,7 +43,11 @@ MOST_LINES = 180
 LONGER = {"torch_experts": 10}
 """Further lines, for rows that are exchanged."""
 
-PATHS = {"torch_experts": ("experts",), "torch_pipeline": ("pipelines",)}
+PATHS = {
+    "torch_cp_gathered": ("context_parallel",),
+    "torch_experts": ("experts",),
+    "torch_pipeline": ("pipelines",),
+}
 """The paths of backends that take cases of none that is usual."""
 
 ORDINARY = [name for name in templates.backends() if not templates.declares(name, "of_twins")]

@@ -60,7 +60,9 @@ def test_references_have_scripts_of_twins_and_other_backends_have_none() -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["features", "blocks", "operators"])
+@pytest.mark.parametrize(
+    "path", [*(pytest.param(name, marks=pytest.mark.nightly) for name in ("features", "blocks")), "operators"]
+)
 def test_a_script_of_a_twin_computes_what_torch_does_and_notices_another_number(path: str) -> None:
     needs("torch")
     needs("jax")

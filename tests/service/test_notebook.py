@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 from rooms import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.xla]
+pytestmark = [pytest.mark.slow, pytest.mark.xla, pytest.mark.nightly]
 
 NOTEBOOK = ROOT / "docs" / "own-model.ipynb"
 

@@ -43,7 +43,7 @@ MOVED = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["torch_fsdp", "torch_dtensor"])
+@pytest.mark.parametrize("backend", ["torch_fsdp", pytest.param("torch_dtensor", marks=pytest.mark.nightly)])
 def test_a_checkpoint_that_goes_through_another_layout_changes_nothing(backend: str) -> None:
     outcomes = together(MOVED, backend)
     wrong = [
