@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import difftest
@@ -209,6 +210,37 @@ def test_signs_and_sums_do_not_depend_on_how_much_is_computed_at_a_time(
         rows.append(whole(x, Signs()))
     for row in rows[:-1]:
         torch.testing.assert_close(row, rows[-1], rtol=1e-12, atol=1e-12)
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that torch runs."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_on_a_device_a_large_tensor_takes_few_operations() -> None:
+    logits = torch.empty(8, 1024, 50257, dtype=torch.bfloat16, device="meta")
+    with Operations() as operations:  # type: ignore[no-untyped-call]
+        whole(logits, Signs())
+    assert operations.count < 2000  # in a CPU's blocks 50 times as many
+
+
+def test_signs_of_a_tensor_beyond_the_bound_leave_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketching, "MOST_SIGN_BYTES", 100)
+    signs, small, large = Signs(), torch.ones(9, 10), torch.ones(11, 10)
+
+    def of(x: Tensor) -> Tensor:
+        return signs.of(x.shape, (0, 0), sketching.strides(x.shape), x)
+
+    first = of(small)
+    assert of(large) is of(large)
+    assert of(small) is first
+    of(torch.ones(2, 10))
+    assert of(small) is not first
 
 
 def whole(x: Tensor, signs: Signs) -> Tensor:
