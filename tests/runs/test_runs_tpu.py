@@ -12,7 +12,7 @@ from tpu_made import PYTHON, needs_torch_tpu
 
 import difftest
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly, needs_torch_tpu]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.optimised, needs_torch_tpu]
 
 LIBRARY = "from workers.tpu import build; print(build.library())"
 
