@@ -153,16 +153,23 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return all(isinstance(at, Replicate) for placements in self.parameters.values() for at in placements)
 
     @property
-    def sequence_axes(self) -> tuple[str, ...]:
-        """The mesh axes that cut the batch along dim 1, its sequence."""
-        pairs = zip(self.mesh.names, self.batch, strict=True)
-        return tuple(name for name, placement in pairs if placement == Shard(1))
-
-    @property
     def batch_axes(self) -> tuple[str, ...]:
         """The mesh axes that cut the batch along dim 0: what data parallelism averages gradients over."""
+        return self._axes_along(0)
+
+    @property
+    def sequence_axes(self) -> tuple[str, ...]:
+        """The mesh axes that cut the batch along dim 1, its sequence."""
+        return self._axes_along(1)
+
+    @property
+    def batch_pieces(self) -> int:
+        """The number of ranks that have a piece of the batch of their own, by rows or along the sequence."""
+        return self.data_ranks * ways(1, self.batch, self.mesh)
+
+    def _axes_along(self, dim: int) -> tuple[str, ...]:
         pairs = zip(self.mesh.names, self.batch, strict=True)
-        return tuple(name for name, placement in pairs if placement == Shard(0))
+        return tuple(name for name, placement in pairs if placement == Shard(dim))
 
     def placements_of(self, name: str, shape: Sequence[int], now: Sequence[int]) -> Placements | None:
         """The placements of the parameter `name` of `shape`, whose shape is `now`.

@@ -104,15 +104,16 @@ def spec_of_fed(case: Case, tensor: str) -> str:
 
 def batch_axes(case: Case) -> list[tuple[str, int]]:
     """The axes of more than one rank that shard the rows, outermost first."""
-    return [
-        (name, size) for name, size in case.layout.mesh.axes if name in case.layout.batch_axes and size > 1
-    ]
+    return _of_several_ranks(case, case.layout.batch_axes)
 
 
 def sequence_axes(case: Case) -> list[tuple[str, int]]:
     """The axes of more than one rank that cut the sequence, outermost first."""
-    layout = case.layout
-    return [(name, size) for name, size in layout.mesh.axes if name in layout.sequence_axes and size > 1]
+    return _of_several_ranks(case, case.layout.sequence_axes)
+
+
+def _of_several_ranks(case: Case, axes: tuple[str, ...]) -> list[tuple[str, int]]:
+    return [(name, size) for name, size in case.layout.mesh.axes if name in axes and size > 1]
 
 
 def groups(case: Case, axis: int) -> list[list[int]]:

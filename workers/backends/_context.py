@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.flash_attention import FlashAttention
-from difftest.cases.layout import Shard
 from workers.backends import torch_ddp, torch_fsdp
 from workers.torch import process_groups
-from workers.torch.ring import AXIS, SEQUENCE
+from workers.torch.ring import AXIS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,12 +30,12 @@ def refusal(case: Case, *, pieces: int, attends: Callable[[FlashAttention], str 
 
 
 def _no_pieces(case: Case, pieces: int) -> str | None:
-    cut = dict(zip(case.layout.mesh.names, case.layout.batch, strict=True))
-    if case.world_size > 1 and cut.pop(AXIS, None) != Shard(SEQUENCE):
+    layout = case.layout
+    if case.world_size > 1 and AXIS not in layout.sequence_axes:
         return f"cuts the sequence over the axis {AXIS}; the layout does not"
-    if case.world_size > 1 and set(cut.values()) - {Shard(0)}:
+    if case.world_size > 1 and {AXIS, *layout.batch_axes} != {*layout.mesh.names}:
         return f"the axes beside {AXIS} cut the batch by rows; the layout has another use for one"
-    pieces *= dict(case.layout.mesh.axes).get(AXIS, 1)
+    pieces *= dict(layout.mesh.axes).get(AXIS, 1)
     if not case.model.sequence or case.model.sequence % pieces:
         return f"takes sequences of a multiple of {pieces} positions; the model's has {case.model.sequence}"
     return None

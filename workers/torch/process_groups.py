@@ -3,7 +3,6 @@
 torch is imported inside functions, because backends are listed on machines that have no torch.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -135,7 +134,7 @@ def local_session(
         feed=partial(_feed, member),
         read=partial(read, member, readers=readers),
         device=member.device.type,
-        scale=float(math.prod(dict(member.case.layout.mesh.axes)[axis] for axis in _cut_axes(member))),
+        scale=float(member.case.layout.batch_pieces),
         total=partial(_total, member),
         apart=member.case.layout.data_ranks > 1,
         quiet=quiet,
@@ -186,11 +185,6 @@ def read(member: Member, tensor: "Tensor", placements: Placements, readers: Read
         return sharded(tensor, placements, {member.rank: _array(tensor)}, shape)
 
 
-def _cut_axes(member: Member) -> tuple[str, ...]:
-    """The mesh axes that cut the batch, by rows or along the sequence: what gradients are averaged over."""
-    return (*member.case.layout.batch_axes, *member.case.layout.sequence_axes)
-
-
 def _feed(member: Member, tensor: "Tensor") -> "Tensor":
     return own_rows(member.case, member.rank, tensor).to(member.device, copy=True)
 
@@ -200,7 +194,7 @@ def _total(member: Member, loss: "Tensor") -> "Tensor":
     from torch import distributed
 
     loss = loss.clone()
-    for axis in _cut_axes(member):
+    for axis in (*member.case.layout.batch_axes, *member.case.layout.sequence_axes):
         distributed.all_reduce(loss, group=member.mesh.get_group(axis))
     return loss
 
