@@ -9,7 +9,6 @@ again but with `--again`. No model is begun after `--seconds`: the same command 
 """
 
 import argparse
-import datetime as dt
 import re
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.cases.described import Description
+from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.ground.installed import versions
 from difftest.jobs.proof import real_models
@@ -128,7 +128,7 @@ def summary(rows: Iterable[Row], steps: int) -> str:
     rest = len(cells) - agree - known - unknown
     packages = versions("torch", "torch_xla", "transformers", "timm", "torchvision", "diffusers")
     releases = ", ".join(f"{name} {release}" for name, release in packages.items())
-    today = dt.datetime.now(tz=dt.UTC).date()
+    today = utc_today()
     return (
         f"{len(rows)} models in {len(cells)} comparisons: {agree} agree, {known} show a fault of upstream "
         f"that the ledger has, {unknown} show something else, and {rest} were not compared, with the reason. "

@@ -5,7 +5,6 @@ what a team's own test asks (`difftest.pytest_plugin`), and how difftest is meas
 make (`tools/real_models.py`).
 """
 
-import datetime as dt
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
@@ -15,8 +14,9 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.confirmation import confirmed, with_samples
 from difftest.cases.case import Case, Training
 from difftest.cases.described import Description
-from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger
+from difftest.findings.ledger import Entry, read_ledger
 from difftest.ground import plugins
+from difftest.ground.clock import utc_today
 from difftest.ground.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
@@ -69,7 +69,7 @@ def comparison(case: Case, backend: str) -> Comparison:
 
 def entry(comparison: Comparison, case: Case) -> Entry | None:
     """The entry of the ledger for what a run showed first, or None."""
-    return read_ledger(LEDGER_FILE).entry(comparison.divergences[0], case, dt.datetime.now(tz=dt.UTC).date())
+    return read_ledger().entry(comparison.divergences[0], case, utc_today())
 
 
 @lru_cache(maxsize=4)
