@@ -33,20 +33,24 @@ def find(case: Case, rank: int) -> "torch.device":
         int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size)),
     )
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    share = os.environ.get(SHARE_VARIABLE, "")
-    if not usable or (usable < here and share not in ("1", OVER_NCCL)):
+    if not usable or (usable < here and _sharing() not in ("1", OVER_NCCL)):
         return torch.device("cpu")
-    if usable < here and share == OVER_NCCL:
+    if usable < here and _sharing() == OVER_NCCL:
         _as_of_another_host()
     equalise(case)
     torch.cuda.set_device(rank % usable)
     return torch.device("cuda", rank % usable)
 
 
+def _sharing() -> str:
+    """How the user lets ranks share GPUs; empty where they may not."""
+    return os.environ.get(SHARE_VARIABLE, "")
+
+
 def have_nccl(case: Case) -> bool:
     """Whether the ranks have GPUs and NCCL, without asking torch."""
     there = gpu_count()
-    return there >= case.world_size or (there > 0 and os.environ.get(SHARE_VARIABLE, "") == OVER_NCCL)
+    return there >= case.world_size or (there > 0 and _sharing() == OVER_NCCL)
 
 
 def _as_of_another_host() -> None:
@@ -86,7 +90,7 @@ def transport(case: Case, device: "torch.device") -> str:
     import torch
 
     here = int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
-    wanted = torch.cuda.device_count() >= here or os.environ.get(SHARE_VARIABLE, "") == OVER_NCCL
+    wanted = torch.cuda.device_count() >= here or _sharing() == OVER_NCCL
     return "nccl" if device.type == "cuda" and wanted else "gloo"
 
 
