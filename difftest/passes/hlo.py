@@ -266,12 +266,12 @@ def _instruction(name: str, rest: str) -> Instruction:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    found = dict[str, str]()
+    attributes = dict[str, str]()
     for part in split(text.lstrip(", ")):
         key, sign, value = part.partition("=")
         if sign:
-            found[key.strip()] = value.strip().lstrip("%")
-    return found
+            attributes[key.strip()] = value.strip().lstrip("%")
+    return attributes
 
 
 def _shape_text(rest: str) -> tuple[str, str]:
