@@ -17,6 +17,7 @@ from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.case_source import Drawing
 from difftest.jobs.campaign import generated_cases, run
+from difftest.jobs.campaign.control import MOST_CASES
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.observation import Observation
 from generators.cases import case_at
@@ -95,6 +96,20 @@ def test_two_backends_share_a_control(cluster: FakeCluster, tmp_path: Path) -> N
     cluster.machine = Machine(spmd=trained, ddp=trained)
     assert campaign(tmp_path).exception is None
     assert sorted(line.backend for line in controls(tmp_path)) == ["ddp", "spmd"]
+
+
+def test_a_backend_that_cannot_run_the_first_cases_has_a_control_of_its_own(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = [tensor_parallel_case(seed=100 + number) for number in range(MOST_CASES)]
+    numbered = list(enumerate([*foreign, *CASES]))
+    monkeypatch.setattr(generated_cases, "generated_cases", lambda *_: (one for one in numbered))
+    ddp = backend("torch")
+    ddp.unsupported = lambda case: "a foreign case" if case.seed >= 100 else ""
+    cluster.backends = {"ddp": ddp, "spmd": backend("xla")}
+    cluster.machine = Machine(ddp=trained)
+    assert campaign(tmp_path, "--cases", str(len(numbered))).exception is None
+    assert [(line.backend, line.case) for line in controls(tmp_path)] == [("ddp", plain(CASES[0]).id)]
 
 
 def test_the_twin_of_a_case_is_no_control(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.cases.case_number import CaseNumber, Series
-from difftest.cases.twins import is_twin, twin
+from difftest.cases.twins import twin
 from difftest.findings.blind import blind_places
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
@@ -28,7 +28,7 @@ from difftest.ground.clock import utc_today
 from difftest.ground.errors import StoppedError
 from difftest.jobs.ask.request import CampaignRequest
 from difftest.jobs.campaign.cluster import on_cluster
-from difftest.jobs.campaign.control import MOST_CASES, run_controls
+from difftest.jobs.campaign.control import CasesOfBackends, remember, run_controls
 from difftest.jobs.campaign.progress import FirstComparison, Meter
 from difftest.jobs.campaign.tally import NO_EVIDENCE, Tally
 from difftest.records.corpus import Corpus
@@ -117,15 +117,14 @@ def run_cases(
     with meter, closing(generated_cases(request, recorded)) as cases:
         try:
             gather_postponed(campaign)
-            first = list[tuple[int, Case]]()
+            compared = CasesOfBackends(dict)
             drawn = with_twins(campaign, cases, request.references_every)
             for progress in run(campaign, begun_before(drawn, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
-                if len(first) < MOST_CASES and not is_twin(progress.result.case):
-                    first.append((progress.result.index, progress.result.case))
+                remember(compared, progress.result)
             entries = partial(ledger.about, today=today)
-            for progress in run_controls(endless, first, recorded, tally.never_worked(), entries):
+            for progress in run_controls(endless, compared, recorded, tally.never_worked(), entries):
                 tally.count(progress)
         except StoppedError as stop:
             tally.stopped = stop
