@@ -85,8 +85,7 @@ def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     if not coverage.sides():
         return
     compared = "What comparisons with a verdict reached"
-    dash = "A dash: not counted."
-    dispatched = f"{compared}: what each side's dispatcher was given. {dash}"
+    dispatched = f"{compared}, as each side's dispatcher received it. A dash stands for what is not counted."
     yield Section(COVERAGE, dispatched, summary(coverage, entries))
     forward = "Operators forward, by how their operands were sharded."
     yield Section("Coverage by side and dtype", forward, by_cut(coverage))
@@ -114,7 +113,7 @@ def _reached(section: Section) -> Section:
     """The rows of what was reached; what was not is named in the note."""
     nothing = section.table["reached"] == 0
     names = "; ".join(section.table.loc[nothing, "what"])
-    note = f"{section.note} Nothing was reached of: {names}." if names else section.note
+    note = f"{section.note} Not reached at all: {names}." if names else section.note
     return Section(section.title, note, section.table[~nothing])
 
 

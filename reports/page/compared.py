@@ -12,9 +12,7 @@ NOTE = (
     "A case on a backend is one comparison. What a backend cannot express was not requested. "
     "These are the numbers of the last campaign."
 )
-
-
-ALL_SHOWN = "No known fault hides every other: of no check would all that it may report count as known."
+ALL_SHOWN = "Known faults hide no new ones: in every case each check could report what is not known."
 
 
 class Row(NamedTuple):

@@ -50,7 +50,7 @@ def ranks(mesh: str) -> str:
 def _map(
     report: Report, column: str, row_of: Callable[[str], str], comparisons: Comparisons
 ) -> dict[str, Any]:
-    """Rows by backends, with a square for each of both.
+    """Rows by backends, with a square for each of both; `idle` are the backends that no row concerns.
 
     A row has the comparisons whose value in a `column` `row_of` maps to its name. `comparisons` say how those
     values' comparisons ended, also those without a run.
@@ -82,12 +82,13 @@ def _map(
         shown = _square(counts.get(at), ended.get(at, Counts()), unknown[at])
         return shown._replace(words=spoken.sentence(report, shown.words), link=links.get(at, ""))
 
+    rows = sorted({row for row, _ in places}, key=_in_order)
+    columns = {backend: [square((row, backend)) for row in rows] for backend in backends}
+    busy = [name for name, column in columns.items() if any(each.kind != "none" for each in column)]
     return {
-        "backends": [report.spoken(backend) for backend in backends],
-        "rows": [
-            (row, [square((row, backend)) for backend in backends])
-            for row in sorted({row for row, _ in places}, key=_in_order)
-        ],
+        "backends": [report.spoken(backend) for backend in busy],
+        "rows": [(row, [columns[name][at] for name in busy]) for at, row in enumerate(rows)],
+        "idle": [report.spoken(backend) for backend in backends if backend not in busy],
     }
 
 

@@ -213,4 +213,4 @@ def test_at_a_glance_what_was_not_reached_at_all_is_one_line() -> None:
     table = pd.DataFrame({"what": ["a", "b", "c"], "reached": [3, 0, 0]})
     (shown,) = at_a_glance([Section(COVERAGE, "It counts.", table)])
     assert list(shown.table["what"]) == ["a"]
-    assert shown.note == "It counts. Nothing was reached of: b; c."
+    assert shown.note == "It counts. Not reached at all: b; c."

@@ -1,5 +1,6 @@
 """The page of a report: the numbers at its top, its heat map, and what was compared and what not."""
 
+import re
 from dataclasses import replace as with_fields
 from datetime import timedelta
 from pathlib import Path
@@ -127,6 +128,15 @@ def test_the_heat_map_has_a_colour_for_each_way_in_which_cases_of_a_path_ended(t
     assert "no tp axis" in shown["tensor parallel", "DDP"].words
     assert "a node was lost" in shown["hybrid", "DDP"].words
     assert shown["collectives", "XLA SPMD"].words == "no such case was drawn"
+
+
+def test_a_backend_that_no_row_concerns_is_named_below_the_maps_and_is_no_column(tmp_path: Path) -> None:
+    a_corpus(tmp_path, an_observation(0), ended(0, "xla_spmd", "unsupported", "no tp axis"))
+    shown = of_paths(with_fields(build(tmp_path), called=CALLED))
+    assert (shown["backends"], shown["idle"]) == (["DDP"], ["XLA SPMD"])
+    page = write(tmp_path, ["html"], called=CALLED)[0].read_text()
+    assert "and why nothing was compared on XLA SPMD." in page
+    assert re.findall(r'<th scope="col"><span>(.*?)</span>', page) == ["DDP"] * 3
 
 
 def test_meshes_are_rows_by_axes_and_by_size(tmp_path: Path) -> None:
