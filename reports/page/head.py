@@ -110,5 +110,6 @@ def _devices(report: Report, reported: Mapping[str, Mapping[str, str]]) -> dict[
     devices: dict[str, set[str]] = {}
     for side, backend in sides[sides["side"] != ORACLE].itertuples(index=False):
         own = reported.get(backend, {})
-        devices.setdefault(side, set()).update(own[key] for key in SHOWN_DEVICES if key in own)
+        kinds = (own[key] for key in SHOWN_DEVICES if key in own)
+        devices.setdefault(side, set()).update(kind.upper() if kind.islower() else kind for kind in kinds)
     return {side: sorted(names) for side, names in sorted(devices.items()) if names}

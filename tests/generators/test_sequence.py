@@ -1,6 +1,7 @@
 """Which cases a campaign has: blocks of programs come between the other cases and change none of them."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from difftest.findings.ledger import LEDGER_FILE
 from difftest.jobs.ask.request import CampaignRequest
 from difftest.jobs.campaign.generated_cases import generated_cases, is_complete
 from difftest.jobs.campaign.progress import announce
-from difftest.jobs.campaign.tally import Tally
+from difftest.jobs.campaign.tally import IN_PART, NO_EVIDENCE, NOT_TRIAGED, Tally
 from difftest.records.resume import CampaignRecord
 from generators.ahead import cases_ahead
 from generators.cases import case_at
@@ -145,3 +146,9 @@ def test_what_will_run_is_said_at_once(
 )
 def test_what_ran_is_counted_by_kind(cases: int, programs: int, words: str) -> None:
     assert Tally(cases=cases, programs=programs).cases_in_words == words
+
+
+def test_what_there_was_no_time_for_is_one_thing_or_several() -> None:
+    unfinished = Counter({IN_PART: 3, NO_EVIDENCE: 1, NOT_TRIAGED: 0})
+    words = "3 cases compared in part, 1 finding without all evidence"
+    assert Tally(unfinished=unfinished).unfinished_in_words == words

@@ -89,7 +89,7 @@ def test_the_first_line_has_what_all_runs_of_the_campaign_ran_on(
         an_observation(0, "xla_spmd", environment=xla),
     )
     report = build(tmp_path)
-    assert head.versions(report) == "torch 2.9.0 · torch_xla 2.9.0 · torch side on cpu · xla side on CPU"
+    assert head.versions(report) == "torch 2.9.0 · torch_xla 2.9.0 · torch side on CPU · xla side on CPU"
     assert head.when(report) == "first, 2026-01-05 09:00 UTC"
 
 

@@ -60,7 +60,10 @@ class Tally:
     @property
     def unfinished_in_words(self) -> str:
         """What there was no time for, such as `3 cases compared in part`; empty for nothing."""
-        return ", ".join(f"{number} {what}" for what, number in self.unfinished.items() if number)
+        parts = ((number, *what.partition(" ")) for what, number in self.unfinished.items() if number)
+        return ", ".join(
+            f"{counted(number, noun.removesuffix('s'))} {rest}" for number, noun, _, rest in parts
+        )
 
     @property
     def findings(self) -> dict[str, Finding]:
