@@ -198,7 +198,7 @@ def train(out, batch):
         record(trainer, out=out)
     trainer.train()
     trainer.close()
-    parameters = [p.detach().clone() for p in trainer.model_parts[0].parameters()]
+    parameters = [p.full_tensor().detach().clone() for p in trainer.model_parts[0].parameters()]
     torch.distributed.destroy_process_group()
     return parameters
 
