@@ -16,7 +16,7 @@ from installed_packages import needs
 from sample_programs import a_program
 
 from difftest.cases import numbers
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Data
 from difftest.cases.layers.operator import Operand, Operator, Reference
 from difftest.cases.twins import twin
 from difftest.findings.ledger import read_ledger
@@ -198,6 +198,19 @@ def test_an_alpha_that_torch_has_in_float32_is_found_and_is_in_the_ledger() -> N
     assert "celu_alpha_in_float32" in entry.upstream
     forward = msgspec.structs.replace(shown, check="outputs", stage=Stage.FORWARD)
     assert read_ledger().entry(forward, case, date(2026, 11, 28)) is None
+
+
+@pytest.mark.slow
+def test_the_gradient_of_hypot_of_zeros_is_that_of_a_norm_and_torch_s_own_is_in_the_ledger() -> None:
+    needs("torch")
+    needs("jax")
+    zeros = Data(batch=1, regime="signed_zeros")  # of some samples no two elements are both zero
+    cases = [msgspec.structs.replace(case, data=zeros) for case, _ in defined(table.operators()["hypot"])]
+    case, shown = next((case, shown) for case in cases for shown in compared(case).divergences)
+    entry = read_ledger().entry(shown, case, date(2026, 11, 28))
+    assert entry
+    assert "hypot_gradient_of_zeros" in entry.upstream
+    assert (shown.facts.actual, shown.facts.expected) == ("numbers", "NaN")
 
 
 @pytest.mark.slow

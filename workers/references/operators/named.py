@@ -21,7 +21,6 @@ SAME_NAME = frozenset(
         "floor",
         "fmax",
         "fmin",
-        "hypot",
         "inner",
         "isfinite",
         "isinf",

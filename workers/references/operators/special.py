@@ -43,6 +43,28 @@ def _log1p_of_jax() -> Callable[[Array], Array]:
     return cast("Callable[[Array], Array]", log1p)
 
 
+def hypot(arrays: Array, x: Array, y: Array) -> Array:
+    """The length of the vector (x, y), whose gradient at 0 is 0, as that of a norm (`magnitude`)."""
+    return np.hypot(x, y) if arrays is np else _hypot_of_jax()(x, y)
+
+
+@cache
+def _hypot_of_jax() -> Callable[[Array, Array], Array]:
+    """JAX's own has a gradient of 1/2 there."""
+    import jax
+    from jax import numpy as arrays
+
+    def share(tangent: Array, length: Array, part: Array) -> Array:
+        return tangent * part / arrays.where(length == 0, 1.0, length)
+
+    hypot: Any = jax.custom_jvp(arrays.hypot)
+    hypot.defjvps(
+        lambda tangent, length, x, _y: share(tangent, length, x),
+        lambda tangent, length, _x, y: share(tangent, length, y),
+    )
+    return cast("Callable[[Array, Array], Array]", hypot)
+
+
 def constant(arrays: Array, x: Array) -> Array:
     """`x` without a derivative: what is subtracted and added again has none, but for its rounding."""
     if arrays is np:
@@ -60,5 +82,6 @@ def magnitude(arrays: Array, x: Array) -> Array:
 FORMULAS: Mapping[str, Formula] = {
     "abs": magnitude,
     "erf": erf,
+    "hypot": hypot,
     "log1p": log1p,
 }
