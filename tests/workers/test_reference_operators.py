@@ -201,16 +201,32 @@ def test_an_alpha_that_torch_has_in_float32_is_found_and_is_in_the_ledger() -> N
 
 
 @pytest.mark.slow
-def test_the_gradient_of_hypot_of_zeros_is_that_of_a_norm_and_torch_s_own_is_in_the_ledger() -> None:
+@pytest.mark.parametrize("operator", ["hypot", "xlogy"])
+def test_torch_s_gradients_of_zeros_that_are_not_numbers_are_in_the_ledger(operator: str) -> None:
     needs("torch")
     needs("jax")
     zeros = Data(batch=1, regime="signed_zeros")  # of some samples no two elements are both zero
-    cases = [msgspec.structs.replace(case, data=zeros) for case, _ in defined(table.operators()["hypot"])]
+    cases = [msgspec.structs.replace(case, data=zeros) for case, _ in defined(table.operators()[operator])]
     case, shown = next((case, shown) for case in cases for shown in compared(case).divergences)
     entry = read_ledger().entry(shown, case, date(2026, 11, 28))
     assert entry
-    assert "hypot_gradient_of_zeros" in entry.upstream
-    assert (shown.facts.actual, shown.facts.expected) == ("numbers", "NaN")
+    assert f"{operator}_gradient_of_zeros" in entry.upstream
+    assert shown.stage is Stage.BACKWARD
+    other = msgspec.structs.replace(shown, nature="atan2, not NaN")
+    assert read_ledger().entry(other, case, date(2026, 11, 28)) is None
+
+
+@pytest.mark.slow
+def test_the_derivative_of_xlogy_and_xlog1py_at_0_is_the_logarithm() -> None:
+    needs("torch")
+    needs("jax")
+    torch: Any = importlib.import_module("torch")
+    jax = importlib.import_module("jax")
+    for function, y in (("xlogy", 0.5), ("special.xlog1py", -0.5)):
+        formula, zero = operators.formulas()[function], torch.zeros((), requires_grad=True)
+        functools.reduce(getattr, function.split("."), torch)(zero, torch.tensor(y)).backward()
+        ours = jax.grad(lambda x, formula=formula, y=y: formula(jax.numpy, x, y))(0.0)
+        assert zero.grad.item() == pytest.approx(ours.item()) == pytest.approx(math.log(0.5))
 
 
 @pytest.mark.slow

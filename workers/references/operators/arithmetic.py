@@ -6,7 +6,7 @@ from typing import Literal
 
 from workers.references.layers import Array
 from workers.references.operators import Formula
-from workers.references.operators.special import erf, log1p
+from workers.references.operators.special import constant, erf, log1p
 
 
 def add(_np: Array, x: Array, other: Array, *, alpha: float = 1) -> Array:
@@ -49,13 +49,17 @@ def clamp(np: Array, x: Array, min: Array = None, max: Array = None) -> Array:
 
 
 def xlogy(np: Array, x: Array, y: Array) -> Array:
-    """`x * log(y)`, and 0 where `x` is 0."""
-    return np.where(x == 0, 0.0, x * np.log(y))
+    """`x * log(y)`, and 0 where `x` is 0. It is linear in `x`, which is its derivative there too."""
+    nothing = (x == 0) & (y <= 0)
+    product = x * np.log(np.where(nothing, 1.0, y))
+    return np.where(x == 0, product - constant(np, product), product)
 
 
 def xlog1py(np: Array, x: Array, y: Array) -> Array:
-    """`x * log(1 + y)`, and 0 where `x` is 0."""
-    return np.where(x == 0, 0.0, x * log1p(np, y))
+    """`x * log(1 + y)`, as `xlogy`."""
+    nothing = (x == 0) & (y <= -1)
+    product = x * log1p(np, np.where(nothing, 0.0, y))
+    return np.where(x == 0, product - constant(np, product), product)
 
 
 FORMULAS: Mapping[str, Formula] = {
