@@ -8,9 +8,10 @@ program a place is a tensor of an operator, which an entry may name.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from difftest.cases.case import Case
 from difftest.findings.facts import facts
-from difftest.findings.ledger import Entry, Ledger
+from difftest.findings.ledger import Entry, Ledger, written
 from difftest.judge import checks, damage
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import NumbersFacts, RemarkFacts
@@ -79,7 +80,7 @@ def blind_places(
     }
     return {
         backend: {
-            check: max(_share(about, case, Pair(backend, check), *stage) for stage in by_stage.items())
+            check: _greatest(about, case, Pair(backend, check), by_stage)
             for check, by_stage in compared.items()
             if by_stage
         }
@@ -94,8 +95,18 @@ def _grouped(places: Iterable[tuple[Stage, str]]) -> dict[Stage, list[str]]:
     return tensors
 
 
-def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tensors: Collection[str]) -> float:
-    """The share of the places of one stage in which any mismatch has one of the entries."""
+def _greatest(
+    entries: Iterable[Entry], case: Case, pair: Pair, by_stage: Mapping[Stage, Collection[str]]
+) -> float:
+    """The share of the stage in which most places are blind to a backend and check."""
+    ours = [entry for entry in entries if _is_of(entry.fingerprint, pair)]
+    return max(_share(ours, case, pair, *stage) for stage in by_stage.items()) if ours else 0.0
+
+
+def _share(
+    entries: Collection[Entry], case: Case, pair: Pair, stage: Stage, tensors: Collection[str]
+) -> float:
+    """The share of the places of one stage in which any mismatch has one of the entries of a pair."""
     shown = Divergence(
         backend=pair.backend,
         side="",
@@ -104,24 +115,22 @@ def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tenso
         symptom=Symptom.MISMATCH,
         stage=stage,
     )
-    ours = [entry for entry in entries if _is_of(entry, pair)]
-    if not ours:
-        return 0.0
     steps = range(case.training.steps)
     named = {tensor: operator_of(case, stage, tensor) if case.model.is_program else "" for tensor in tensors}
     places = [
         replace(shown, step=step, tensor=tensor, operator=named[tensor])
         for step, tensor in product(steps, tensors)
     ]
-    hidden = sum(all(_is_hidden(ours, mismatch) for mismatch in _mismatches(place)) for place in places)
+    hidden = sum(all(_is_hidden(entries, mismatch) for mismatch in _mismatches(place)) for place in places)
     return hidden / len(places)
 
 
-def _is_of(entry: Entry, pair: Pair) -> bool:
-    """Whether an entry is about mismatches of a backend and check, and not about one fingerprint alone."""
+@cache
+def _is_of(pattern: str, pair: Pair) -> bool:
+    """Whether a pattern of fingerprints has all mismatches of a backend and check, and not one alone."""
     any_digest = "0" * DIGEST_LENGTH
-    named = Fingerprint(entry.written(pair.backend), pair.check, Symptom.MISMATCH, any_digest)
-    return fnmatchcase(str(named), entry.fingerprint)
+    named = Fingerprint(written(pattern, pair.backend), pair.check, Symptom.MISMATCH, any_digest)
+    return fnmatchcase(str(named), pattern)
 
 
 def _mismatches(place: Divergence) -> Iterator[Divergence]:

@@ -42,6 +42,11 @@ NOTICE = timedelta(days=30)
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+def written(pattern: str, backend: str) -> str:
+    """A backend as a pattern writes it: without an environment, unless the pattern names one."""
+    return backend if IN in backend_pattern(pattern) else plain(backend)
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault: patterns (`*`, `?`, `[...]`) for what a divergence of it shows.
 
@@ -107,8 +112,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return backend_pattern(self.fingerprint)
 
     def written(self, backend: str) -> str:
-        """A backend's name as the entry writes it: without an environment, unless the entry names one."""
-        return backend if IN in self.backend else plain(backend)
+        """A backend's name as the entry writes it."""
+        return written(self.fingerprint, backend)
 
     def matches(self, shown: Divergence, case: Case, evidence: Mapping[str, str] = NOTHING) -> bool:
         """Whether it is about what `case` showed, in any environment of its backend unless it names one.

@@ -1,5 +1,7 @@
 """The blind share: in which part of the cases an entry of the ledger would hide whatever else goes wrong."""
 
+import itertools
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
@@ -11,11 +13,11 @@ from sample_findings import a_corpus, an_observation
 from sample_programs import a_program, an_operator
 from samples import DEEP, a_case
 
-from difftest.cases.case import Training
+from difftest.cases.case import Case, Training
 from difftest.findings.blind import MOST, blind_places, blind_shares
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.judge.damage import NOT_UPDATED
-from generators.cases import case_at
+from generators.cases import case_at, pool_at
 from reports.page import compared
 from reports.report import build
 from workers.backends import all_backends, candidates
@@ -118,6 +120,16 @@ def test_the_projects_ledger_hides_little_of_any_backend_and_check(generated_cas
     assert {row.words for row in rows if row.share > MOST} == set()
 
 
+PROGRAMS = ("modules", "operators")
+"""The paths whose cases go through a list of operators. On the others a case is chosen from several draws."""
+
+
+def cases_of(path: str) -> Iterator[Case]:
+    """The cases of a path, and of most paths those too that were drawn and not chosen."""
+    for index in itertools.count():
+        yield from [case_at(5, index, paths=(path,))] if path in PROGRAMS else pool_at(5, index, path=path)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "count"),
@@ -133,10 +145,9 @@ def test_the_projects_ledger_hides_little_of_any_backend_and_check(generated_cas
     ],
 )
 def test_the_projects_ledger_hides_little_on_the_paths_that_must_be_named(path: str, count: int) -> None:
-    drawn = (case_at(5, index, paths=(path,)) for index in range(count))
-    able = (
-        (case, [name for name, one in all_backends().items() if not one.unsupported(case)]) for case in drawn
-    )
+    backends = all_backends()
+    drawn = itertools.islice(cases_of(path), count)
+    able = ((case, [name for name, one in backends.items() if not one.unsupported(case)]) for case in drawn)
     rows = blind_shares(read_ledger(), able, TODAY).rows()
     assert {row.words for row in rows if row.share > MOST} == set()
 

@@ -325,7 +325,7 @@ def interpreter(name: str) -> str:
 
 
 ALONE = ("operator", "wrong numbers", "openxla")
-"""A draft of each form of script that runs by itself here; the others run in forks of a warm Python."""
+"""A draft of each form of script whose printed form runs by itself; the others run in forks of a Python."""
 
 
 def by_itself(file: Path, python: str, variables: Mapping[str, str]) -> tuple[int, str]:
@@ -350,10 +350,11 @@ def test_every_command_of_a_draft_runs_as_printed(name: str, tmp_path: Path) -> 
     original = subject.text()
     raises = subject.known.raises if subject.known else ()
     more = variables_of(fault(subject.listed), python) if subject.listed else {}
-    alone = name in ALONE or python != sys.executable or bool(more)
+    elsewhere = python != sys.executable or bool(more)
+    alone = name in ALONE or elsewhere
     ran = (
         run_script(original, python=python, raises=raises, variables=more)
-        if alone
+        if elsewhere
         else run_forked(original, raises)
     )
     assert ran.shown or name in ("block", "feature"), ran.output

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from difftest.cases.case import Case
 from workers.faults import SHARDING, of_feature
@@ -77,4 +76,6 @@ def steps_too_short(session: Session, _case: Case, _rank: int) -> Session:
 )
 def update_not_sent(session: Session, _case: Case, _rank: int) -> Session:
     """Every replica keeps the old weights where it does not update them itself."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
     return replacing(session, ZeroRedundancyOptimizer, "_sync_params", lambda _optimizer: None)

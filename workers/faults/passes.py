@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import state_dict as states
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
@@ -84,6 +83,8 @@ def bias_not_cast(session: Session, _case: Case, _rank: int) -> Session:
 )
 def checkpoint_not_loaded(session: Session, _case: Case, _rank: int) -> Session:
     """The first one, which stays zero."""
+    from torch.distributed.checkpoint import state_dict as states
+
     load = states.set_state_dict
 
     def spoiled(module: Any, optimizers: Any, **loaded: Any) -> Any:  # noqa: ANN401  torch's

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.algorithms import join
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
-from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
 from difftest.cases.case import Case
 from difftest.cases.feature import of
@@ -132,6 +131,8 @@ def _local(case: Case) -> local_steps.Options | None:
 )
 def averaged_early(session: Session, _case: Case, _rank: int) -> Session:
     """The last update before it stays a rank's own."""
+    from torch.distributed.optim import PostLocalSGDOptimizer
+
     right: Any = PostLocalSGDOptimizer.step
 
     def spoiled(optimizer: PostLocalSGDOptimizer) -> None:
@@ -197,6 +198,8 @@ def divided_by_all(session: Session, _case: Case, _rank: int) -> Session:
 )
 def bucket_views_copied(session: Session, _case: Case, _rank: int) -> Session:
     """What the ranks send of a bucket is what it was when it was made."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
     of_zero: Any = ZeroRedundancyOptimizer
     build = of_zero._build_param_buckets  # noqa: SLF001  what makes them
 

@@ -7,7 +7,6 @@ from difftest.cases.case import Case
 from difftest.cases.feature import has
 from workers.faults import BACKEND, planted
 from workers.faults.features import replacing
-from workers.training.features import moved_checkpoint
 from workers.training.session import Session
 
 BACKENDS, PATHS = ("torch_ddp", "torch_fsdp", "torch_dtensor"), ("states",)
@@ -22,6 +21,8 @@ BACKENDS, PATHS = ("torch_ddp", "torch_fsdp", "torch_dtensor"), ("states",)
 )
 def moved_in_bfloat16(session: Session, _case: Case, _rank: int) -> Session:
     """Whatever dtype the files have."""
+    from workers.training.features import moved_checkpoint
+
     right = moved_checkpoint.loaded
 
     def spoiled(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:
@@ -42,6 +43,8 @@ def moved_in_bfloat16(session: Session, _case: Case, _rank: int) -> Session:
 )
 def moved_without_moments(session: Session, _case: Case, _rank: int) -> Session:
     """The moments are zero."""
+    from workers.training.features import moved_checkpoint
+
     right = moved_checkpoint.loaded
 
     def spoiled(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:

@@ -24,13 +24,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, planted
 from workers.faults.features import replacing
 from workers.training import train
-from workers.training.features import (
-    forwards_first,
-    kept_state_dict,
-    own_function,
-    skipped_block,
-    state_dict_options,
-)
+from workers.training.features import forwards_first, kept_state_dict, own_function, skipped_block
 from workers.training.layers.residual import Residual
 from workers.training.session import Session
 from workers.training.train import parameters
@@ -91,6 +85,8 @@ def kept_copy(session: Session, _case: Case, _rank: int) -> Session:
 )
 def state_without_optimizer(session: Session, _case: Case, _rank: int) -> Session:
     """Its steps and averages begin anew."""
+    from workers.training.features import state_dict_options
+
     right = state_dict_options.state_of
 
     def state_of(module: nn.Module, optimizer: torch.optim.Optimizer, form: str) -> tuple[Any, Any]:
