@@ -42,7 +42,7 @@ The last has no losses; its class is tried where the first's does not run.
 """
 
 TOKENS, VOCABULARY, SAMPLES = 12, 64, 1600
-LABELS = "labels"
+LABELS, TYPE = "labels", "model_type"
 
 LAYERS = re.compile(r"(num|n)_?(hidden_)?layers?")
 
@@ -96,7 +96,7 @@ IDS = re.compile(r"(pad|bos|eos|sep|cls|mask|unk|decoder_start|forced_[be]os)_to
 
 WITHOUT = re.compile(
     r"_.*|.*attn_implementation|architectures|.*auto_map|transformers_version|(torch_)?dtype|id2label|label2id|"
-    r".*tokenizer.*|quantization_config|name_or_path|model_type|.*suppress_tokens"
+    rf".*tokenizer.*|quantization_config|name_or_path|{TYPE}|.*suppress_tokens"
 )
 """What a recipe leaves out: it decides no number, or something could be loaded by it."""
 
@@ -169,12 +169,13 @@ def _config(name: str) -> Any:  # noqa: ANN401  transformers is not typed for us
         raise UsageError(msg) from error
 
 
-def _plain(values: Mapping[str, Any]) -> Plain:
-    """What a config says, less what a recipe leaves out."""
+def _plain(values: Mapping[str, Any], *, inside: bool = False) -> Plain:
+    """What a config says, less what a recipe leaves out; one that is `inside` another says its type."""
     return {
-        key: _plain(one) if isinstance(one, Mapping) else one
+        key: _plain(one, inside=True) if isinstance(one, Mapping) else one
         for key, one in values.items()
-        if isinstance(key, str) and not WITHOUT.fullmatch(key) and _is_data(key, one)
+        if isinstance(key, str) and _is_data(key, one)
+        if not WITHOUT.fullmatch(key) or (inside and key == TYPE)
     }
 
 
