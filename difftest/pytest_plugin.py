@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from difftest.findings.ledger import Entry
     from difftest.judge.comparator import Comparison
 
 OPTION = "--difftest"
@@ -61,7 +62,7 @@ class Checker:
 
         source = build if isinstance(build, str) else _source(build, batch)
         compared = real_models.compared(source, tuple(layouts), steps=steps, dtype=dtype)
-        lines = [line for layout, comparison in compared for line in _words(layout, comparison)]
+        lines = [line for layout, comparison, known in compared for line in _words(layout, comparison, known)]
         if lines:
             pytest.fail("\n".join(lines), pytrace=False)
 
@@ -81,7 +82,7 @@ def _source(build: Callable[..., Any], batch: Callable[..., Any] | None) -> str:
     return f"{file.resolve().relative_to(here).as_posix()}:{name}"
 
 
-def _words(layout: str, comparison: "Comparison") -> list[str]:
+def _words(layout: str, comparison: "Comparison", known: "Entry | None") -> list[str]:
     """What is wrong on a layout, in a line; nothing where it agrees."""
     if comparison.verdict == "agree":
         return []
@@ -89,4 +90,5 @@ def _words(layout: str, comparison: "Comparison") -> list[str]:
         return [f"{layout}: cannot be compared: {comparison.reason}"]
     first, *rest = comparison.divergences
     more = f" ({len(rest)} more beside it, or following from it)" if rest else ""
-    return [f"{layout}: {first.detail}{more}"]
+    fault = f"; a known fault, not your model's: {known.reason} ({known.upstream})" if known else ""
+    return [f"{layout}: {first.detail}{more}{fault}"]

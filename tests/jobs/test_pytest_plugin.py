@@ -1,8 +1,10 @@
 """`pytest --difftest` in a project that has a model: what passes, fails and is skipped there."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -26,10 +28,14 @@ def test_trains_alike(difftest):
 """
 
 
-ALIKE, BY_RANK, NOT_COMPARABLE, UNKNOWN = "alike", "by_rank", "not_comparable", "unknown"
+ALIKE, BY_RANK, KNOWN, NOT_COMPARABLE, UNKNOWN = "alike", "by_rank", "known", "not_comparable", "unknown"
 MODELS = {
     ALIKE: {"last": "nn.Linear(4, 2)", "layouts": '["ddp", "fsdp", "dtensor"]'},
     BY_RANK: {"last": "nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))", "layouts": '["ddp"]'},
+    KNOWN: {
+        "last": "nn.Unflatten(1, (1, 1, 4)), nn.Conv2d(1, 1, (1, 3), bias=False), nn.Flatten()",
+        "layouts": '["dtensor"]',
+    },
     NOT_COMPARABLE: {"last": "nn.Linear(4, 2)", "layouts": '["parallelize"]'},
     UNKNOWN: {"last": "nn.Linear(4, 2)", "layouts": '["ddp", "pipeline"]'},
 }
@@ -60,7 +66,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.slow
 def test_a_model_that_trains_alike_passes_on_every_layout(compared: str) -> None:
     assert f"test_{ALIKE}.py::test_trains_alike PASSED" in compared, compared
-    assert "2 failed, 2 passed" in compared
+    assert "3 failed, 2 passed" in compared
 
 
 @pytest.mark.slow
@@ -74,6 +80,13 @@ def test_what_cannot_be_compared_on_a_layout_fails_and_says_why(compared: str) -
     assert f"test_{NOT_COMPARABLE}.py::test_trains_alike FAILED" in compared, compared
     assert "parallelize: cannot be compared: no plan of parallelize_module" in compared
     assert "Traceback" not in compared
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not version("torch").startswith("2.9."), reason="torch 2.15 has mended it")
+def test_a_known_fault_fails_and_is_named(compared: str) -> None:
+    assert f"test_{KNOWN}.py::test_trains_alike FAILED" in compared, compared
+    assert re.search(r"a known fault, not your model's: .*convolution.* \(https://github.com/", compared)
 
 
 @pytest.mark.slow

@@ -135,6 +135,17 @@ def test_the_two_versions_are_tested_every_night_with_another_torch() -> None:
     assert "-m nightly" in tested["run"]
 
 
+def test_the_nightly_installs_real_models_where_it_runs_their_tests() -> None:
+    needing = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"difftest\[models\]", text := file.read_text()) and "mark.nightly" in text
+    }
+    installed, tested = (step["run"] for step in steps("models") if "run" in step)
+    assert re.search(r"\.\[[^]]*\bmodels\b", installed)
+    assert needing == {*tested.removeprefix("pytest -m nightly ").split()}
+
+
 def test_the_bisection_of_every_night_expects_the_documented_answer() -> None:
     (lines,) = [
         step["run"].splitlines() for step in steps("versions") if "difftest bisect" in step.get("run", "")

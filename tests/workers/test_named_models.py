@@ -129,7 +129,7 @@ def test_a_model_is_printed_with_what_it_is_fed(
 
 
 def test_a_model_by_name_agrees_on_layouts_of_two_ranks() -> None:
-    verdicts = {layout: one.verdict for layout, one in compared("hf:gpt2", ("ddp", "fsdp"), steps=2)}
+    verdicts = {layout: one.verdict for layout, one, _ in compared("hf:gpt2", ("ddp", "fsdp"), steps=2)}
     assert verdicts == {"ddp": "agree", "fsdp": "agree"}
 
 

@@ -26,8 +26,10 @@ RANKS, ROWS, TRIES = 2, 4, 100
 
 def compared(
     source: str, layouts: tuple[str, ...], *, steps: int, dtype: str = "float32"
-) -> Iterator[tuple[str, Comparison]]:
-    """Every layout with what the comparison gave; one that is not supported is inconclusive, with the reason.
+) -> Iterator[tuple[str, Comparison, Entry | None]]:
+    """Every layout with what the comparison gave, and the ledger's entry for it where it has one.
+
+    A layout that is not supported is inconclusive, with the reason.
 
     `UsageError` for a layout that there is none of, and for a source that is no model that can be compared.
     """
@@ -45,7 +47,9 @@ def compared(
         raise UsageError(msg)
     for layout in layouts:
         path, backend = LAYOUTS[layout]
-        yield layout, comparison(plain_case(description, path, steps, dtype, backend), backend)
+        case = plain_case(description, path, steps, dtype, backend)
+        shown = comparison(case, backend)
+        yield layout, shown, entry(shown, case)
 
 
 def comparison(case: Case, backend: str) -> Comparison:
@@ -68,7 +72,9 @@ def comparison(case: Case, backend: str) -> Comparison:
 
 
 def entry(comparison: Comparison, case: Case) -> Entry | None:
-    """The entry of the ledger for what a run showed first, or None."""
+    """The entry of the ledger for what a run showed first; None where it has none, or nothing differs."""
+    if not comparison.divergences:
+        return None
     return read_ledger().entry(comparison.divergences[0], case, utc_today())
 
 

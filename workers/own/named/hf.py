@@ -32,12 +32,17 @@ HEADS = (
     "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_MAPPING_NAMES",
 )
-"""transformers' tables from a type to a class, the first that has the type counts."""
+"""transformers' tables from a type to a class, the first that has the type counts.
+
+The last has no losses; its class is tried where the first's does not run.
+"""
 
 TOKENS, VOCABULARY, SAMPLES = 12, 64, 1600
-LABELS = "labels"
+LABELS, TYPE = "labels", "model_type"
 
 LAYERS = re.compile(r"(num|n)_?(hidden_)?layers?")
 
@@ -60,7 +65,7 @@ SMALL: tuple[tuple[str, str, int], ...] = (
     ("widths", r".*intermediate_size|.*ffn_dim|d_ff|n_inner|ffn_hidden_size|.*mlp_dim|d_inner", 64),
     ("heads", r"(num|n)_?(attention_)?heads?|.*coder_attention_heads|num_query_heads|mamba_n(um)?_heads", 4),
     ("heads", r"num_key_value_heads|num_kv_heads|multi_query_group_num|(mamba_)?n_groups", 2),
-    ("heads", r".*head_dim|d_kv|rotary_dim|.*_d_head|.*lora_rank|index_topk", 8),
+    ("heads", r".*head_dim|d_kv|rotary_dim|(.*_)?d_head|.*lora_rank|index_topk", 8),
     ("heads", r"linear_num_(key|value)_heads", 2),
     ("experts", r"(num|n)_((local|routed)_)?experts|moe_num_experts", 4),
     ("experts", r"num_experts_per_tok(en)?|moe_top_?k|moe_k|topk_group|n_group|top_k_experts", 2),
@@ -91,7 +96,7 @@ IDS = re.compile(r"(pad|bos|eos|sep|cls|mask|unk|decoder_start|forced_[be]os)_to
 
 WITHOUT = re.compile(
     r"_.*|.*attn_implementation|architectures|.*auto_map|transformers_version|(torch_)?dtype|id2label|label2id|"
-    r".*tokenizer.*|quantization_config|name_or_path|model_type|.*suppress_tokens"
+    rf".*tokenizer.*|quantization_config|name_or_path|{TYPE}|.*suppress_tokens"
 )
 """What a recipe leaves out: it decides no number, or something could be loaded by it."""
 
@@ -111,11 +116,16 @@ def names() -> Iterable[str]:
 def candidates(name: str) -> Iterator[Recipe]:
     """The type's own config at toy size; where that does not run, with some numbers as they are."""
     config = _config(name)
-    call = next((table[config.model_type] for table in _tables() if config.model_type in table), None)
-    if call is None:
+    calls = [table[config.model_type] for table in _tables() if config.model_type in table]
+    if not calls:
         msg = f"transformers has no model of the type {config.model_type!r} that can be trained"
         raise UsageError(msg)
-    called = call if isinstance(call, str) else call[0]
+    for call in dict.fromkeys(one if isinstance(one, str) else one[0] for one in (calls[0], calls[-1])):
+        yield from _of_class(call, config)
+
+
+def _of_class(called: str, config: Any) -> Iterator[Recipe]:  # noqa: ANN401
+    """The recipes of one class."""
     module, plain = getattr(recipes.imported(PACKAGE), called), _plain(config.to_dict())
     pairs = (set(pair) for pair in itertools.combinations(GROUPS, 2))
     for left in (set[str](), *({group} for group in GROUPS), *pairs):
@@ -159,12 +169,13 @@ def _config(name: str) -> Any:  # noqa: ANN401  transformers is not typed for us
         raise UsageError(msg) from error
 
 
-def _plain(values: Mapping[str, Any]) -> Plain:
-    """What a config says, less what a recipe leaves out."""
+def _plain(values: Mapping[str, Any], *, inside: bool = False) -> Plain:
+    """What a config says, less what a recipe leaves out; one that is `inside` another says its type."""
     return {
-        key: _plain(one) if isinstance(one, Mapping) else one
+        key: _plain(one, inside=True) if isinstance(one, Mapping) else one
         for key, one in values.items()
-        if isinstance(key, str) and not WITHOUT.fullmatch(key) and _is_data(key, one)
+        if isinstance(key, str) and _is_data(key, one)
+        if not WITHOUT.fullmatch(key) or (inside and key == TYPE)
     }
 
 
@@ -264,6 +275,8 @@ def _feeds(name: str, config: Mapping[str, Any]) -> Iterator[Feed]:
     elif name == "pixel_values":
         yield Feed(name=name, row=(channels, size, size))
         yield Feed(name=name, row=(channels, 2 * size, 2 * size))
+        if frames := _of(config, "num_frames", 0):
+            yield Feed(name=name, row=(frames, channels, size, size))
     elif name == "input_features":
         yield Feed(name=name, row=(bins, 2 * _of(config, "max_source_positions", 16)))
         yield Feed(name=name, row=(32, bins))

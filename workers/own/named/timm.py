@@ -21,9 +21,11 @@ SMALLER: tuple[Mapping[str, Any], ...] = (
     {"depths": (1, 1, 1, 1), "dims": (16, 24, 32, 48)},
     {"depths": (1, 1, 1, 1)},
     {"num_blocks": 2},
-    {},
 )
 """Arguments that a model's class may take, the smallest first."""
+
+CUT = {"blocks": 2}
+"""What is shortened in a model that takes no such arguments."""
 
 
 def names() -> Iterable[str]:
@@ -36,7 +38,7 @@ def candidates(name: str) -> Iterator[Recipe]:
     package = recipes.imported(PACKAGE)
     if not package.is_model(name):
         raise unknown(__name__, name, names())
-    for smaller in SMALLER:
+    for smaller, cut in (*((one, {}) for one in SMALLER), ({}, CUT), ({}, {})):
         for size in SIZES:
             for sized in ({"img_size": size}, {}):
                 yield Recipe(
@@ -47,4 +49,5 @@ def candidates(name: str) -> Iterator[Recipe]:
                     targets=Feed(name="targets", high=CLASSES),
                     loss="cross_entropy",
                     calm=True,
+                    cut=cut,
                 )
