@@ -22,7 +22,7 @@ from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.coverage import COUNTED as COVERED
 from difftest.records.coverage import Coverage
-from difftest.records.index import Part, parts
+from difftest.records.index import FilePart, parts
 from difftest.records.lacks import COUNTED as LACKS
 from difftest.records.lacks import SupportTable
 from difftest.records.observation import LOST, UNSUPPORTED
@@ -133,7 +133,7 @@ class Tensors:
 
     def __init__(
         self,
-        parts: Sequence[Part | recorded.Columns],
+        parts: Sequence[FilePart | recorded.Columns],
         owners: Places,
         firsts: Places,
         counts: Places,
@@ -174,7 +174,7 @@ class Tensors:
     def _columns(self, part: int) -> dict[str, npt.NDArray[Any]]:
         """The columns of all tensors of a part; texts are numbers of categories, -1 for none."""
         source = self._parts[part]
-        columns = source.columns(_TENSOR_SOURCES) if isinstance(source, Part) else source
+        columns = source.columns(_TENSOR_SOURCES) if isinstance(source, FilePart) else source
         return {column.name: self._values(column, columns) for column in TENSOR}
 
     def _values(self, column: Column, columns: recorded.Columns) -> npt.NDArray[Any]:
@@ -242,13 +242,13 @@ def _categories(names: Iterable[str]) -> "pd.Index[Any]":
 class _Sources:
     """Where the tensors of the runs of all parts are, so far."""
 
-    parts: list[Part | recorded.Columns] = field(default_factory=list)
+    parts: list[FilePart | recorded.Columns] = field(default_factory=list)
     owners: list[Places] = field(default_factory=list)
     firsts: list[Places] = field(default_factory=list)
     counts: list[Places] = field(default_factory=list)
     names: dict[str, set[str]] = field(default_factory=dict)
 
-    def add(self, part: Part, columns: recorded.Columns, chosen: Mask) -> None:
+    def add(self, part: FilePart, columns: recorded.Columns, chosen: Mask) -> None:
         """Adds the chosen runs of a part; the tensors of one that is not indexed stay in memory."""
         measured = columns.numbers(MEASUREMENTS)
         self.owners.append(np.full(int(np.count_nonzero(chosen)), len(self.parts)))

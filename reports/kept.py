@@ -13,7 +13,7 @@ from difftest.records.finding import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptFiles:
     """What a reader wants of a finding's folder.
 
     The finding's title, the simplest case that shows it and the mesh of the first one (None where they cannot
@@ -28,7 +28,7 @@ class Kept:
 
 def kept(
     corpus: Corpus, findings: Iterable[Finding], called: Mapping[str, str], ledger: Ledger
-) -> Mapping[str, Kept]:
+) -> Mapping[str, KeptFiles]:
     """What is kept of each finding, by fingerprint; titles of known ones are those of `ledger`."""
     by_fingerprint = {}
     for finding in findings:
@@ -36,7 +36,7 @@ def kept(
         title = titles.title(finding, called, titles.reason_of(finding, own, ledger))
         mesh = own.layout.mesh if own else None
         files = corpus.files(finding.fingerprint)
-        by_fingerprint[finding.fingerprint] = Kept(title=title, case=simplest, mesh=mesh, files=files)
+        by_fingerprint[finding.fingerprint] = KeptFiles(title=title, case=simplest, mesh=mesh, files=files)
     return by_fingerprint
 
 

@@ -27,7 +27,7 @@ from difftest.records.totals import UNKNOWN, Entries
 from reports import covered as coverage_of
 from reports import tables
 from reports.frame import Table, cases_and_programs, load
-from reports.kept import Kept, kept
+from reports.kept import KeptFiles, kept
 
 LONGEST = 4
 """Of how many of the longest cases a report has the loss curves."""
@@ -59,7 +59,7 @@ class Report:
     campaign: str = ""
     given: Conclusion | None = None
     never_worked: Mapping[str, str] = field(default_factory=dict)
-    kept: Mapping[str, Kept] = field(default_factory=dict)
+    kept: Mapping[str, KeptFiles] = field(default_factory=dict)
     folder: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
     entries: Entries = UNKNOWN
@@ -99,9 +99,9 @@ class Report:
         """The causes by what a reader has to do about them."""
         return grouped(self.causes)
 
-    def of(self, finding: Finding) -> Kept:
+    def of(self, finding: Finding) -> KeptFiles:
         """What is kept of a finding; only its title where its folder was not read."""
-        return self.kept.get(finding.fingerprint) or Kept(title=titles.title(finding, self.called))
+        return self.kept.get(finding.fingerprint) or KeptFiles(title=titles.title(finding, self.called))
 
     def spoken(self, backend: str) -> str:
         """What users call a backend."""

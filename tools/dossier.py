@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from difftest.findings.faults import KnownFault, read_faults  # noqa: E402
 from difftest.ground import made_environments  # noqa: E402  found on the path above
-from difftest.jobs.filing.accusation import Program, accuse  # noqa: E402
+from difftest.jobs.filing.accusation import AccusedProgram, accuse  # noqa: E402
 from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
 from difftest.jobs.filing.pass_files import AFTER, BEFORE  # noqa: E402
 from difftest.jobs.filing.script_runs import compiled_hlo, run_script  # noqa: E402
@@ -83,7 +83,7 @@ def ran(scripts: Sequence[Script], python: str, variables: Mapping[str, str] | N
 
 def accused(script: str, python: str) -> dict[str, str]:
     """The pass of XLA that is at fault for what a script shows, in the words of `Shown`."""
-    made = accuse(Program(scripts=(script,), python=python))
+    made = accuse(AccusedProgram(scripts=(script,), python=python))
     modules = made.modules()
     return {
         "guilty_pass": made.sentence() if made.verdict.accuses else "",

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from difftest.findings.faults import KNOWN, KnownFault, age, read_faults  # noqa: E402
 from difftest.ground import made_environments  # noqa: E402  found on the path above
-from difftest.jobs.filing.accusation import Accusation, Program, accuse, scripts_of  # noqa: E402
+from difftest.jobs.filing.accusation import Accusation, AccusedProgram, accuse, scripts_of  # noqa: E402
 from difftest.jobs.watch.script_states import version  # noqa: E402
 from tools.releases import line_of  # noqa: E402
 
@@ -44,7 +44,7 @@ def looked_for(fault: KnownFault, python: str) -> tuple[str, Accusation]:
     for text in scripts_of(fault):
         package = "torch_xla" if "import torch_xla" in text else "jaxlib"
         if release := version(python, package):
-            accusation = accuse(Program(scripts=(text,), python=python), whole=True)
+            accusation = accuse(AccusedProgram(scripts=(text,), python=python), whole=True)
             made.append((f"{package} {release}", accusation))
             if accusation.verdict.accuses:
                 break

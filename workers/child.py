@@ -30,7 +30,7 @@ from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults
 from workers.isolate import native_frames, refused, run_folder
 from workers.isolate.messages import RankRequest
-from workers.isolate.run_folder import Stages
+from workers.isolate.run_folder import LastStages
 from workers.pjrt_clients import Clients
 from workers.torch import joining
 from workers.torch.rendezvous import interface
@@ -88,7 +88,7 @@ def _run(request: RankRequest) -> None:
     _listen_on(interface(meeting.rendezvous) if meeting else LOOPBACK)
     os.environ.update({**work.environment, **(meeting.local if meeting else {})})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    stages = Stages(rank)
+    stages = LastStages(rank)
     clients = Clients(rank, lambda: stages.last)
     last = Path(work.folders[-1])
     for index, name in enumerate(work.folders):
@@ -142,7 +142,7 @@ def _listen_on(name: str | None) -> None:
 
 
 def _attempt(
-    request: RankRequest, case: Case, index: int, stages: Stages, clients: Clients
+    request: RankRequest, case: Case, index: int, stages: LastStages, clients: Clients
 ) -> tuple[Outcome, int | None]:
     """The outcome of one of the request's cases; the time of its failure, in ns since 1970, or None."""
     rank, work, meeting = request.rank, request.work, request.meeting

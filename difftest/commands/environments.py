@@ -12,7 +12,7 @@ from difftest.ground.errors import UsageError
 from difftest.jobs.ask.options import Json, own_options
 from difftest.jobs.installed import pythons
 from difftest.jobs.installed.environments import make_of
-from difftest.jobs.installed.recipes import ALLOWED, RECIPES, Recipe, everything, recipe
+from difftest.jobs.installed.recipes import ALLOWED, RECIPES, EnvironmentRecipe, everything, recipe
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.ASK
@@ -41,7 +41,7 @@ def make_one(name: str, *, yes: bool) -> None:
     click.echo(f"{called} is ready: {example}")
 
 
-def _announce(called: str, chosen: Recipe, folder: Path, *, yes: bool) -> None:
+def _announce(called: str, chosen: EnvironmentRecipe, folder: Path, *, yes: bool) -> None:
     """Says what is made, and asks on the terminal."""
     click.echo(
         f"{called}: {chosen.about}\n"

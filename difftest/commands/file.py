@@ -10,7 +10,7 @@ from difftest.findings.ledger import read_ledger
 from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Json, MostADay, Tracker, Trust, Workers, own_options
 from difftest.jobs.ask.targets import read_finding
-from difftest.jobs.filing.chain import Chain, HaltError, agreed
+from difftest.jobs.filing.chain import DraftChain, HaltError, agreed
 from difftest.jobs.filing.execution import machine
 from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable
@@ -44,7 +44,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     The same command continues an interrupted one. Exit status 1, with the reason, where a stage cannot go on.
     """
     folder = read_finding(target).folder
-    chain = Chain(
+    chain = DraftChain(
         machine=machine("file", workers),
         say=_say,
         budget=budget,

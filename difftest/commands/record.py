@@ -19,12 +19,12 @@ from difftest.jobs.ask.case_source import Drawing
 from difftest.jobs.ask.options import Backends, Json, Trust, option, options
 from difftest.jobs.ask.own_model import take_model
 from difftest.jobs.ask.request import CASES, LeastCompared, MostInconclusive
-from difftest.jobs.campaign.bundle_recording import Recording
+from difftest.jobs.campaign.bundle_recording import BundleRecording
 from difftest.jobs.campaign.tally import in_words
 from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
 from difftest.jobs.screen.words import counted
-from difftest.records.bundle import Recorder
+from difftest.records.bundle import BundleWriter
 from difftest.records.bundle_archive import SUFFIX, pack
 from difftest.records.bundle_condensing import condense
 from difftest.records.case_files import read_case
@@ -93,11 +93,11 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     request = RecordRequest(**options)
     backends = candidates(request.backends)
     who = [(name, backend.SIDE, backend.FRAMEWORK) for name, backend in backends.items()]
-    recorder = Recorder(request.folder, who)
+    recorder = BundleWriter(request.folder, who)
     cases, programs = len(request.files) or request.cases, request.programs_too
     click.echo(f"{in_words(cases, programs)} on {', '.join(backends)}; results in {request.out}", err=True)
     with Working("record", cases=cases + programs) as working:
-        recording = Recording(recorder, backends, request.workers, working)
+        recording = BundleRecording(recorder, backends, request.workers, working)
         recording.record(_cases(request))
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
@@ -122,7 +122,7 @@ def _cases(request: RecordRequest) -> Iterator[tuple[int, Case]]:
     return ((index, request.case(index)) for index in request.numbers(request.cases))
 
 
-def _print(request: RecordRequest, recording: Recording, incomplete: list[str]) -> None:
+def _print(request: RecordRequest, recording: BundleRecording, incomplete: list[str]) -> None:
     """Prints what the bundle holds, and what it lacks."""
     cases, runs = recording.cases, recording.runs
     if request.as_json:

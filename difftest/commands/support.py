@@ -6,11 +6,11 @@ import click
 
 from difftest.commands import Group
 from difftest.jobs.ask.options import USUAL_PATHS, Json, own_options, paths_option
-from difftest.jobs.proof.support_table import SAMPLE, Support, markdown, table
+from difftest.jobs.proof.support_table import SAMPLE, PathSupport, markdown, table
 from difftest.jobs.screen.output import print_json
 
 
-def rows(paths: tuple[str, ...] = ()) -> list[Support]:
+def rows(paths: tuple[str, ...] = ()) -> list[PathSupport]:
     """The table over the first cases of seed 0, and as many programs where there are any."""
     from generators.cases import case_at
     from generators.paths import chosen

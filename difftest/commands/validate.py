@@ -12,8 +12,8 @@ from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.options import Deciding, Duration, Json, Trust, Workers, option, options
 from difftest.jobs.fixes.fault_cases import read
 from difftest.jobs.fixes.replacement import ALLOWED, HERE, environment
-from difftest.jobs.fixes.trial import Trial, tried
-from difftest.jobs.fixes.verdict import Fix, Outcome, Pair, Validated
+from difftest.jobs.fixes.trial import FixTrial, tried
+from difftest.jobs.fixes.verdict import CasePair, Fix, Outcome, Validated
 from difftest.jobs.screen.output import print_json
 
 GROUP = Group.UNDERSTAND
@@ -59,7 +59,7 @@ def command(targets: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  wha
         check_runnable(case, trust=request.trust)
     before = environment(request.before, "", _say)
     after = environment(request.fixed, before, _say)
-    trial = Trial(
+    trial = FixTrial(
         subjects=subjects,
         before=before,
         after=after,
@@ -111,7 +111,7 @@ def _print(name: str, result: Validated) -> None:
     gone = sum(pair.outcome is Outcome.GONE for pair in showed)
     broken = f"; {len(result.broken)} that were right are wrong" if result.broken else ""
     click.echo(f"{name}: {result.fix}. Of {len(showed)} cases that showed it, {gone} agree now{broken}.")
-    undecided = list[Pair]()
+    undecided = list[CasePair]()
     for pair in result.pairs:
         beside = pair.outcome is Outcome.BESIDE and pair.after.state == "fixed"
         if pair.outcome is Outcome.UNDECIDED and not pair.was:
@@ -122,7 +122,7 @@ def _print(name: str, result: Validated) -> None:
         click.echo(f"  {len(undecided)} undecided, such as {undecided[0].words}{_details(undecided[0])}")
 
 
-def _details(pair: Pair) -> str:
+def _details(pair: CasePair) -> str:
     shown = f"{pair.after.shown} {pair.fault_after}".strip()
     words = shown or pair.after.note or pair.before.note
     return f": {words}" if words else ""

@@ -46,7 +46,7 @@ APART = (
 """What the remarks on a few and on many ranks that differ say."""
 
 
-class Pair(NamedTuple):
+class BackendCheck(NamedTuple):
     """A backend and a check, by name."""
 
     backend: str
@@ -80,7 +80,7 @@ def blind_places(
     }
     return {
         backend: {
-            check: _greatest(about, case, Pair(backend, check), by_stage)
+            check: _greatest(about, case, BackendCheck(backend, check), by_stage)
             for check, by_stage in compared.items()
             if by_stage
         }
@@ -96,7 +96,7 @@ def _grouped(places: Iterable[tuple[Stage, str]]) -> dict[Stage, list[str]]:
 
 
 def _greatest(
-    entries: Iterable[Entry], case: Case, pair: Pair, by_stage: Mapping[Stage, Collection[str]]
+    entries: Iterable[Entry], case: Case, pair: BackendCheck, by_stage: Mapping[Stage, Collection[str]]
 ) -> float:
     """The share of the stage in which most places are blind to a backend and check."""
     ours = [entry for entry in entries if _is_of(entry.fingerprint, pair)]
@@ -104,7 +104,7 @@ def _greatest(
 
 
 def _share(
-    entries: Collection[Entry], case: Case, pair: Pair, stage: Stage, tensors: Collection[str]
+    entries: Collection[Entry], case: Case, pair: BackendCheck, stage: Stage, tensors: Collection[str]
 ) -> float:
     """The share of the places of one stage in which any mismatch has one of the entries of a pair."""
     shown = Divergence(
@@ -126,7 +126,7 @@ def _share(
 
 
 @cache
-def _is_of(pattern: str, pair: Pair) -> bool:
+def _is_of(pattern: str, pair: BackendCheck) -> bool:
     """Whether a pattern of fingerprints has all mismatches of a backend and check, and not one alone."""
     any_digest = "0" * DIGEST_LENGTH
     named = Fingerprint(written(pattern, pair.backend), pair.check, Symptom.MISMATCH, any_digest)

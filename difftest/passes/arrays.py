@@ -15,7 +15,7 @@ Each: TypeAlias = list[Any]
 """A value for each device."""
 
 
-class UnsupportedError(UnreadableError):
+class NotEvaluatedError(UnreadableError):
     """An instruction that is not evaluated."""
 
 

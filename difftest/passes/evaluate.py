@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.passes import elementwise, movement, windows
-from difftest.passes.arrays import Each, UnsupportedError, dtype_of, literal, rounded
-from difftest.passes.hlo import Computation, Instruction, Module, Shape
+from difftest.passes.arrays import Each, NotEvaluatedError, dtype_of, literal, rounded
+from difftest.passes.hlo import Computation, HloModule, Instruction, Shape
 from difftest.passes.together import TOGETHER
 
 Array: TypeAlias = NDArray[Any]
@@ -33,7 +33,7 @@ _MONOIDS: Mapping[str, Any] = {
 }
 
 
-def evaluate(module: Module, arguments: Sequence[Sequence[Array]], *, wide: bool = False) -> Each:
+def evaluate(module: HloModule, arguments: Sequence[Sequence[Array]], *, wide: bool = False) -> Each:
     """The result of the entry for each device.
 
     `arguments` have an array for each device, parameter by parameter. `UnsupportedError` names an
@@ -48,7 +48,7 @@ def evaluate(module: Module, arguments: Sequence[Sequence[Array]], *, wide: bool
 class Machine:
     """What evaluates the computations of a module."""
 
-    module: Module
+    module: HloModule
     wide: bool
     steps: list[int] = field(default_factory=lambda: [0])
 
@@ -96,7 +96,7 @@ class Machine:
             made = ALONE[opcode](self, instruction, given, shapes)
         else:
             msg = f"the instruction {opcode} is not evaluated"
-            raise UnsupportedError(msg)
+            raise NotEvaluatedError(msg)
         return made if isinstance(made, tuple) else self.held(made, instruction.shape)
 
     def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
@@ -137,7 +137,7 @@ def _bitcast_convert(
     narrow = given[0].astype(dtype_of(shapes[0].type, wide=False))
     if "bf16" in (shapes[0].type, instruction.shape.type):
         msg = "the instruction bitcast-convert of bf16 is not evaluated"
-        raise UnsupportedError(msg)
+        raise NotEvaluatedError(msg)
     made = np.ascontiguousarray(narrow).view(dtype_of(instruction.shape.type, wide=False))
     return made.reshape(instruction.shape.dims)
 
@@ -323,7 +323,7 @@ def _custom_call(
     target = instruction.attributes.get("custom_call_target", "").strip('"')
     if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
         msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
-        raise UnsupportedError(msg)
+        raise NotEvaluatedError(msg)
     if target == "Eigh":
         values, vectors = np.linalg.eigh(given[0].astype(np.float64))
         return tuple(
@@ -334,7 +334,7 @@ def _custom_call(
     if target == "AllocateBuffer":
         return np.zeros(instruction.shape.dims, dtype_of(instruction.shape.type, wide=machine.wide))
     msg = f"the instruction custom-call of {target} is not evaluated"
-    raise UnsupportedError(msg)
+    raise NotEvaluatedError(msg)
 
 
 ALONE: Mapping[str, Alone] = {

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from difftest.ground.errors import UsageError
 from difftest.passes.arrays import ROUNDOFF, dtype_of
 from difftest.passes.evaluate import evaluate
-from difftest.passes.hlo import Module, Shape, UnreadableError
-from difftest.passes.shardings import Sharding, arguments_of, results_of
+from difftest.passes.hlo import HloModule, Shape, UnreadableError
+from difftest.passes.shardings import HloSharding, arguments_of, results_of
 from difftest.passes.snapshots import Dump, Snapshot, guilty_name
 from difftest.records.evidence import NO_PASS
 
@@ -31,7 +31,7 @@ PERTURBATIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ModuleRun:
     """A run of a module: its arguments and, where the frontend gave them, its results, whole arrays."""
 
     arguments: tuple[Array, ...]
@@ -56,7 +56,7 @@ class Verdict:
     compiled: str = ""
     before: Snapshot | None = None
     after: Snapshot | None = None
-    call: Call | None = None
+    call: ModuleRun | None = None
     expected: tuple[Array, ...] = ()
     actual: tuple[Array, ...] = ()
     evaluated: int = 0
@@ -74,7 +74,7 @@ class Verdict:
         return self.guilty or self.kind
 
 
-def judge(dump: Dump, calls: Sequence[Call], *, strict: bool = False) -> Verdict:
+def judge(dump: Dump, calls: Sequence[ModuleRun], *, strict: bool = False) -> Verdict:
     """The verdict about a module: that of the first call on which its passes disagree.
 
     It is `strict` about single roundoffs and the signs of zeros. Only numbers of XLA's own accuse then: a
@@ -93,7 +93,7 @@ UNEVALUATED = (UsageError, ArithmeticError, ValueError, IndexError, TypeError, K
 """What an evaluation raises that cannot be done."""
 
 
-def _judge(dump: Dump, call: Call, *, strict: bool) -> Verdict:
+def _judge(dump: Dump, call: ModuleRun, *, strict: bool) -> Verdict:
     given: dict[str, Any] = {"compiled": dump.name, "call": call, "snapshots": len(dump.snapshots)}
     try:
         truth = _Truth.of(dump.first, call, strict=strict)
@@ -107,9 +107,9 @@ def _judge(dump: Dump, call: Call, *, strict: bool) -> Verdict:
     return _search(dump, call, truth, given)
 
 
-def _search(dump: Dump, call: Call, truth: "_Truth", given: Mapping[str, Any]) -> Verdict:
+def _search(dump: Dump, call: ModuleRun, truth: "_Truth", given: Mapping[str, Any]) -> Verdict:
     """The first snapshot that is wrong, after one that is right."""
-    right, evaluated, unread, layout = dump.first, 0, list[str](), Layout()
+    right, evaluated, unread, layout = dump.first, 0, list[str](), EntryLayout()
     for snapshot in dump.snapshots:
         layout = layout.at(snapshot)
         try:
@@ -170,14 +170,14 @@ def _close(first: Array, second: Array) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class EntryLayout:
     """How the entry's parameters and results are cut, as of the last snapshot that has them whole."""
 
-    inputs: tuple[Sharding, ...] = ()
-    outputs: tuple[Sharding, ...] = ()
+    inputs: tuple[HloSharding, ...] = ()
+    outputs: tuple[HloSharding, ...] = ()
     whole: tuple[tuple[int, ...], ...] = ()
 
-    def at(self, snapshot: Snapshot) -> "Layout":
+    def at(self, snapshot: Snapshot) -> "EntryLayout":
         """The layout after another snapshot: its shardings, while its parameters and results are whole."""
         try:
             entry = snapshot.module.entry
@@ -185,7 +185,7 @@ class Layout:
             dims = (*(parameter.shape.dims for parameter in entry.parameters), *(part.dims for part in parts))
             if self.whole and (dims != self.whole or not _says(snapshot)):
                 return self
-            return Layout(snapshot.inputs, snapshot.outputs, dims)
+            return EntryLayout(snapshot.inputs, snapshot.outputs, dims)
         except UnreadableError:
             return self
 
@@ -218,7 +218,7 @@ class _Truth:
     signed: bool = False
 
     @classmethod
-    def of(cls, first: Snapshot, call: Call, *, strict: bool) -> "_Truth":
+    def of(cls, first: Snapshot, call: ModuleRun, *, strict: bool) -> "_Truth":
         """Those of the module as the frontend wrote it, on one device."""
         module = first.module.on_one_device
         parts = module.entry.result.shape.parts or (module.entry.result.shape,)
@@ -243,7 +243,7 @@ class _Truth:
         )
 
 
-def _alone(module: Module, arguments: Sequence[Array], *, wide: bool) -> list[Array]:
+def _alone(module: HloModule, arguments: Sequence[Array], *, wide: bool) -> list[Array]:
     held = [
         each.astype(dtype_of(parameter.shape.type, wide=wide))
         for each, parameter in zip(arguments, module.entry.parameters, strict=True)
@@ -252,7 +252,7 @@ def _alone(module: Module, arguments: Sequence[Array], *, wide: bool) -> list[Ar
     return list(made) if isinstance(made, tuple) else [made]
 
 
-def _perturbed(module: Module, arguments: Sequence[Array]) -> Iterator[list[Array]]:
+def _perturbed(module: HloModule, arguments: Sequence[Array]) -> Iterator[list[Array]]:
     """The arguments, and the same with roundoffs in numbers that are no integers."""
     yield list(arguments)
     random = np.random.default_rng(0)
@@ -300,12 +300,12 @@ REGIMES = ("ordinary numbers", "numbers of which some are not finite", "large nu
 """The numbers on which a module runs whose own are not at hand, in this order."""
 
 
-def drawn(module: Module) -> Iterator[Call]:
+def drawn(module: HloModule) -> Iterator[ModuleRun]:
     """Calls of a module with numbers of each of `REGIMES`."""
     for regime in REGIMES:
         random = np.random.default_rng(len(module.entry.parameters))
         arguments = tuple(_draw(parameter.shape, regime, random) for parameter in module.entry.parameters)
-        yield Call(arguments=arguments, numbers=regime)
+        yield ModuleRun(arguments=arguments, numbers=regime)
 
 
 def _draw(shape: Shape, regime: str, random: np.random.Generator) -> Array:

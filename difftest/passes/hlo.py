@@ -114,7 +114,7 @@ class Computation:
 
 
 @dataclass(frozen=True)
-class Module:
+class HloModule:
     """A module: its `header`, its computations by name, and the name of the one that runs."""
 
     header: str
@@ -137,9 +137,9 @@ class Module:
         return self._count("replica_count")
 
     @cached_property
-    def on_one_device(self) -> "Module":
+    def on_one_device(self) -> "HloModule":
         """The same computations in a program of one device."""
-        return Module("HloModule alone", self.computations, self.entry_name)
+        return HloModule("HloModule alone", self.computations, self.entry_name)
 
     def _count(self, word: str) -> int:
         number = re.search(rf"\b{word}=(\d+)", self.header)
@@ -168,7 +168,7 @@ _ASIDE = ("metadata", "backend_config", "frontend_attributes", "origin")
 """Attributes that say nothing of what is computed."""
 
 
-def written(module: Module, entry: Computation, name: str, partitions: int) -> str:
+def written(module: HloModule, entry: Computation, name: str, partitions: int) -> str:
     """The text of a module called `name` that runs `entry`, without the origins of its instructions."""
     header = f"HloModule {name}" + (f", num_partitions={partitions}" if partitions > 1 else "")
     parts = [header]
@@ -207,7 +207,7 @@ def _line(instruction: Instruction, *, is_root: bool) -> str:
     return f"  {root}%{instruction.name} = {value}{attributes}"
 
 
-def parse(text: str) -> Module:
+def parse(text: str) -> HloModule:
     """The module of a text; `UnreadableError` naming what cannot be read."""
     header, computations, entry = "", dict[str, Computation](), ""
     name, lines = "", list[str]()
@@ -225,7 +225,7 @@ def parse(text: str) -> Module:
     if not (header and entry and entry in computations):
         msg = "it is no HLO module as text: it lacks a line 'HloModule ...' or an 'ENTRY' computation"
         raise UnreadableError(msg)
-    return Module(header, computations, entry)
+    return HloModule(header, computations, entry)
 
 
 def _computation(name: str, lines: list[str]) -> Computation:

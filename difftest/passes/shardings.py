@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from difftest.passes.arrays import Each, UnsupportedError
-from difftest.passes.hlo import Instruction, Module, Shape, UnreadableError, split
+from difftest.passes.arrays import Each, NotEvaluatedError
+from difftest.passes.hlo import HloModule, Instruction, Shape, UnreadableError, split
 
 Array: TypeAlias = NDArray[Any]
 
@@ -21,7 +21,7 @@ _NAMED = re.compile(r"\{mesh\[(?P<axes>[^\]]*)\], (?P<rest>.*)\}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Sharding:
+class HloSharding:
     """How an array is cut: `tiles` count the parts of each dim, `devices` say who holds which.
 
     The last dim of `devices` has those that hold the same part. Without tiles every partition holds all.
@@ -63,14 +63,14 @@ class Sharding:
         return whole[tuple(slice(0, dim) for dim in dims)]
 
 
-def sharding_of(text: str, rank: int) -> Sharding:
+def sharding_of(text: str, rank: int) -> HloSharding:
     """The sharding of an array with `rank` dims; `UnreadableError` for one that is not supported."""
     if named := _NAMED.match(text):
         return _of_mesh(named, text, rank)
     tiled = _TILED.search(text)
     if tiled is None:
         if not text or "replicated" in text or "maximal" in text or "manual" in text:
-            return Sharding()
+            return HloSharding()
         msg = f"no sharding that this program reads: {text[:100]!r}"
         raise UnreadableError(msg)
     tiles = _numbers(tiled["tiles"])
@@ -83,11 +83,11 @@ def sharding_of(text: str, rank: int) -> Sharding:
     return _tiled(tiles[:rank], devices)
 
 
-def _of_mesh(named: re.Match[str], text: str, rank: int) -> Sharding:
+def _of_mesh(named: re.Match[str], text: str, rank: int) -> HloSharding:
     """The sharding by the axes of a mesh, as in `{mesh['a'=2,'b'=2], [{}, {'b'}]}`."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", named["axes"])}
     if named["rest"].startswith(("replicated", "maximal")):
-        return Sharding()
+        return HloSharding()
     dims = re.findall(r"\{([^{}]*)\}", named["rest"].partition("]")[0])
     axes = [re.findall(r"'([^']+)'(?!:)", dim) for dim in dims]
     if not named["rest"].startswith("[") or len(dims) != rank or ":" in named["rest"]:
@@ -101,22 +101,24 @@ def _of_mesh(named: re.Match[str], text: str, rank: int) -> Sharding:
     return _tiled(tiles, devices)
 
 
-def _tiled(tiles: tuple[int, ...], devices: Array) -> Sharding:
+def _tiled(tiles: tuple[int, ...], devices: Array) -> HloSharding:
     groups = devices.reshape(int(np.prod(tiles, dtype=int)), -1)
-    return Sharding(tiles, tuple(tuple(int(device) for device in group) for group in groups))
+    return HloSharding(tiles, tuple(tuple(int(device) for device in group) for group in groups))
 
 
-def shardings_of(instruction: Instruction) -> tuple[Sharding, ...]:
+def shardings_of(instruction: Instruction) -> tuple[HloSharding, ...]:
     """The sharding of each array of an instruction's result; replicated where it says nothing."""
     text = instruction.attributes.get("sharding", "")
     parts = instruction.shape.parts or (instruction.shape,)
     inner = split(text[1:-1]) if text.startswith("{{") else (text,) * len(parts)
     return tuple(sharding_of(one, len(part.dims)) for one, part in zip(inner, parts, strict=False)) or (
-        (Sharding(),) * len(parts)
+        (HloSharding(),) * len(parts)
     )
 
 
-def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sharding]) -> list[list[Array]]:
+def arguments_of(
+    module: HloModule, whole: Sequence[Array], shardings: Sequence[HloSharding]
+) -> list[list[Array]]:
     """The arguments of each device: whole arrays, or the parts of which the entry's parameters are."""
     made = list[list[Array]]()
     for parameter, array, sharding in zip(module.entry.parameters, whole, shardings, strict=True):
@@ -127,12 +129,12 @@ def arguments_of(module: Module, whole: Sequence[Array], shardings: Sequence[Sha
             made.append(sharding.cut(array, module.partitions) * module.replicas)
         if any(part.shape != parameter.shape.dims for part in made[-1]):
             msg = f"how the parameter {parameter.name} is sharded is not known"
-            raise UnsupportedError(msg)
+            raise NotEvaluatedError(msg)
     return made
 
 
 def results_of(
-    module: Module, made: Each, shapes: Sequence[Shape], shardings: Sequence[Sharding]
+    module: HloModule, made: Each, shapes: Sequence[Shape], shardings: Sequence[HloSharding]
 ) -> list[list[Array]]:
     """The whole arrays of each result, once for every copy that a device holds."""
     root = module.entry.result.shape

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.passes.evaluate import Machine
-from difftest.passes.guilty import Call, Layout, Verdict
-from difftest.passes.hlo import Computation, Instruction, Module, written
+from difftest.passes.guilty import EntryLayout, ModuleRun, Verdict
+from difftest.passes.hlo import Computation, HloModule, Instruction, written
 from difftest.passes.shardings import arguments_of
 
 Array: TypeAlias = NDArray[Any]
@@ -32,7 +32,7 @@ class Candidate:
     `cut` names the instructions that are parameters in it.
     """
 
-    module: Module
+    module: HloModule
     root: str
     cut: frozenset[str]
     values: Mapping[str, Any]
@@ -64,10 +64,10 @@ class Candidate:
         return sum(instruction.opcode not in LEAVES for instruction in self.entry.instructions)
 
     @property
-    def call(self) -> Call:
+    def call(self) -> ModuleRun:
         """What its parameters hold."""
         given = tuple(np.asarray(self.values[parameter.name]) for parameter in self.entry.parameters)
-        return Call(arguments=given, numbers="the numbers of the whole program")
+        return ModuleRun(arguments=given, numbers="the numbers of the whole program")
 
     def text(self, name: str) -> str:
         """The module as HLO."""
@@ -96,7 +96,7 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     """
     if verdict.before is None or verdict.call is None:
         return ()
-    module, layout = verdict.before.module, Layout().at(verdict.before)
+    module, layout = verdict.before.module, EntryLayout().at(verdict.before)
     held = arguments_of(module, verdict.call.arguments, layout.inputs)
     with np.errstate(all="ignore"):
         values = Machine(module, wide=False).values(module.entry, held)

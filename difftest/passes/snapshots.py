@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from difftest.passes.hlo import Module, parse
-from difftest.passes.shardings import Sharding, shardings_of
+from difftest.passes.hlo import HloModule, parse
+from difftest.passes.shardings import HloSharding, shardings_of
 from difftest.records import read_limits
 
 START = "pipeline-start"
@@ -31,17 +31,17 @@ class Snapshot:
     text: str
 
     @cached_property
-    def module(self) -> Module:
+    def module(self) -> HloModule:
         """The module; `UnreadableError` where the text cannot be read."""
         return parse(self.text)
 
     @property
-    def inputs(self) -> tuple[Sharding, ...]:
+    def inputs(self) -> tuple[HloSharding, ...]:
         """How each parameter is sharded."""
         return tuple(shardings_of(each)[0] for each in self.module.entry.parameters)
 
     @property
-    def outputs(self) -> tuple[Sharding, ...]:
+    def outputs(self) -> tuple[HloSharding, ...]:
         """How each result is sharded."""
         return shardings_of(self.module.entry.result)
 

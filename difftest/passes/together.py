@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difftest.passes import movement
-from difftest.passes.arrays import Each, UnsupportedError
-from difftest.passes.hlo import Computation, Instruction, Module, Shape
+from difftest.passes.arrays import Each, NotEvaluatedError
+from difftest.passes.hlo import Computation, HloModule, Instruction, Shape
 
 Array: TypeAlias = NDArray[Any]
 
@@ -23,7 +23,7 @@ class Evaluator(Protocol):
     """What evaluates the other computations of a module: `difftest.passes.evaluate.Machine`."""
 
     @property
-    def module(self) -> Module:
+    def module(self) -> HloModule:
         """The module."""
 
     @property
@@ -64,7 +64,7 @@ def _while(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) 
         machine.steps[0] += 1
         if machine.steps[0] > MOST_STEPS:
             msg = f"a loop of more than {MOST_STEPS} iterations is not evaluated"
-            raise UnsupportedError(msg)
+            raise NotEvaluatedError(msg)
         after = machine.run(body, [state])
         state = [new if flag else old for new, old, flag in zip(after, state, goes_on, strict=True)]
 

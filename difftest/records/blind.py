@@ -16,7 +16,7 @@ COUNTED = ("backend", "blind")
 """The columns of lines that `BlindShares.add` needs."""
 
 
-class Share(NamedTuple):
+class BlindShare(NamedTuple):
     """The part of a backend's cases, from 0 to 1, in which whatever a check reports would be called known."""
 
     backend: str
@@ -54,12 +54,12 @@ class BlindShares:
         for (backend, text), number in lines.grouped(*COUNTED):
             self.count(backend, msgspec.json.decode(text, type=dict[str, float]), number)
 
-    def rows(self) -> tuple[Share, ...]:
+    def rows(self) -> tuple[BlindShare, ...]:
         """Every backend and check that was counted, the greatest share first."""
-        rows = (Share(*key, self.sums[key] / count, count) for key, count in self.cases.items())
+        rows = (BlindShare(*key, self.sums[key] / count, count) for key, count in self.cases.items())
         return tuple(sorted(rows, key=lambda row: (-row.share, row.backend, row.check)))
 
 
-def lines(rows: Iterable[Share]) -> Iterator[str]:
+def lines(rows: Iterable[BlindShare]) -> Iterator[str]:
     """A line for each row that is blind anywhere."""
     return (row.words for row in rows if row.share)

@@ -23,7 +23,7 @@ from difftest.cases.layout import Mesh
 from difftest.ground.errors import InfrastructureError, UnsupportedError, UsageError
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.records import bundle_lines
-from difftest.records.bundle_lines import EVIDENCE, LINES, MISSING, REQUESTED, Absent, Run, Who
+from difftest.records.bundle_lines import EVIDENCE, LINES, MISSING, REQUESTED, Absent, RunLine, Who
 from difftest.records.bundle_runs import RUNS, outcome_of, save
 from difftest.records.case_files import read_case, write_case
 from difftest.records.condensed import joined, restore
@@ -36,7 +36,7 @@ MOST_JOINED = 4
 """So many cases' oracles are remembered: each condensed run of a case needs its own."""
 
 
-class Recorder:
+class BundleWriter:
     """Writes a bundle; several threads may record at once. `UsageError` when the folder is not empty.
 
     `backends` are those that are to run.
@@ -57,7 +57,7 @@ class Recorder:
             number, self._count = self._count, self._count + 1
         digests = save(self._root, number, outcome)
         backend, side, framework = ran
-        line = Run(
+        line = RunLine(
             index=index,
             case=case.id,
             backend=backend,
@@ -108,9 +108,9 @@ class Joined:
         self.backends: dict[str, Recorded] = {}
         self._cases: dict[str, Case] = {}
         self._indices: dict[str, int] = {}
-        self._runs: dict[Key, list[tuple[Path, Run]]] = {}
+        self._runs: dict[Key, list[tuple[Path, RunLine]]] = {}
         self._absent: dict[tuple[str, str], Absent] = {}
-        self._oracles = defaultdict[Key, list[tuple[Path, Run]]](list)
+        self._oracles = defaultdict[Key, list[tuple[Path, RunLine]]](list)
         self._oracle, self._lock = oracle, threading.Lock()
         self._joined = lru_cache(maxsize=MOST_JOINED)(self._read_joined)
         for root in roots:
@@ -164,7 +164,7 @@ class Joined:
         traces = (outcome_of(*other) for other in others)
         return joined([outcome, *(other for other in traces if isinstance(other, Trace))])
 
-    def _restored(self, case: Case, root: Path, run: Run, difference: Trace) -> Trace:
+    def _restored(self, case: Case, root: Path, run: RunLine, difference: Trace) -> Trace:
         """A condensed run, beside the oracle that all bundles share."""
         own = [
             one
@@ -203,7 +203,7 @@ class Joined:
             if run.backend != self._oracle:
                 self.backends.setdefault(run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework))
 
-    def _takes(self, root: Path, run: Run) -> bool:
+    def _takes(self, root: Path, run: RunLine) -> bool:
         """Adds a run to those that `execute` returns; False for the oracle's where another bundle has it.
 
         The oracle's runs of all bundles serve all of them.

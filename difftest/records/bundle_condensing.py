@@ -10,7 +10,7 @@ from difftest.cases.case import Case
 from difftest.judge.outcome import Trace
 from difftest.records import bundle_lines
 from difftest.records.bundle import CASES
-from difftest.records.bundle_lines import LINES, Run
+from difftest.records.bundle_lines import LINES, RunLine
 from difftest.records.bundle_runs import outcome_of, remove, save
 from difftest.records.case_files import read_case
 from difftest.records.condensed import condensed
@@ -24,7 +24,7 @@ def condense(root: Path, oracle: str) -> None:
     compares these cases has runs of them, and an oracle beside those.
     """
     runs = {run.number: run for run in bundle_lines.lines(root)}
-    of_cases = defaultdict[str, list[Run]](list)
+    of_cases = defaultdict[str, list[RunLine]](list)
     for run in runs.values():
         of_cases[run.case].append(run)
     for case, ran in of_cases.items():
@@ -39,7 +39,7 @@ def condense(root: Path, oracle: str) -> None:
     replace_file(root / LINES, lines)
 
 
-def _condensed(root: Path, case: Case, runs: Sequence[Run], oracle: str) -> dict[int, Run]:
+def _condensed(root: Path, case: Case, runs: Sequence[RunLine], oracle: str) -> dict[int, RunLine]:
     """The new lines of a case whose runs were condensed, by number."""
     traced = {run.number: outcome for run in runs if isinstance(outcome := outcome_of(root, run), Trace)}
     truths = sorted((run for run in runs if run.backend == oracle), key=lambda run: len(run.options))

@@ -32,7 +32,7 @@ The oracle's framework is empty.
 """
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line: what ran, and the SHA-256 of its files by suffix. Lines have the order in which runs ended.
 
     `framework` is the one that the backend uses; empty for the oracle, and in bundles from before it was
@@ -67,7 +67,7 @@ class Absent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reason: str
 
 
-def lines(root: Path) -> Iterator[Run]:
+def lines(root: Path) -> Iterator[RunLine]:
     """The lines of a bundle, without a last one that is incomplete because the recording was killed."""
     file = root / LINES
     if not file.is_file():
@@ -111,9 +111,9 @@ def absent(root: Path) -> Iterator[Absent]:
         yield line_of
 
 
-def _run(line: bytes, where: str) -> Run:
+def _run(line: bytes, where: str) -> RunLine:
     try:
-        run = msgspec.json.decode(line, type=Run)
+        run = msgspec.json.decode(line, type=RunLine)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         msg = f"{where}: {error}"
         raise UsageError(msg) from error

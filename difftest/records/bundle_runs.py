@@ -6,7 +6,7 @@ from pathlib import Path
 from difftest.ground.errors import UsageError
 from difftest.judge.outcome import Outcome
 from difftest.records import traces
-from difftest.records.bundle_lines import LINES, Run
+from difftest.records.bundle_lines import LINES, RunLine
 from difftest.records.disk import sync_file, sync_folder
 
 RUNS = "runs"
@@ -23,13 +23,13 @@ def save(root: Path, number: int, outcome: Outcome) -> dict[str, str]:
     return {file.suffix[1:]: _digest(file) for file in files}
 
 
-def remove(root: Path, run: Run) -> None:
+def remove(root: Path, run: RunLine) -> None:
     """Removes the files of a run."""
     for suffix in run.digests:
         (root / RUNS / f"{run.number}.{suffix}").unlink()
 
 
-def outcome_of(root: Path, run: Run) -> Outcome:
+def outcome_of(root: Path, run: RunLine) -> Outcome:
     """The outcome of a run; `UsageError` where its files are not those that its line describes."""
     stem = root / RUNS / f"{run.number}"
     for suffix, digest in run.digests.items():

@@ -42,7 +42,7 @@ class CountedFor(NamedTuple):
     path: str = ""
 
 
-class Ended(NamedTuple):
+class ComparisonEnding(NamedTuple):
     """What of a line says how its comparison ended. `reason` is in short, `canary` as in `Observation`."""
 
     verdict: str
@@ -113,7 +113,7 @@ class Counts:
         numbers = {"lost": self.lost.total(), "refused": self.not_run.total()}
         return ", ".join(f"{number:,} {ended}" for ended, number in numbers.items() if number)
 
-    def add(self, backend: str, ended: Ended, lines: int) -> None:
+    def add(self, backend: str, ended: ComparisonEnding, lines: int) -> None:
         """Counts some lines of a backend that ended alike."""
         if ended.canary:
             self.canaries[_bounded(self.canaries, ended.canary)] += lines
@@ -125,7 +125,7 @@ class Counts:
             counter = self._counter(backend, ended)
             counter[_bounded(counter, ended.reason)] += lines
 
-    def _counter(self, backend: str, ended: Ended) -> Counter[str]:
+    def _counter(self, backend: str, ended: ComparisonEnding) -> Counter[str]:
         if ended.verdict == INCONCLUSIVE:
             return self.inconclusive
         if ended.verdict == REFUSED:
@@ -168,7 +168,7 @@ class Comparisons:
             if verdict != ORACLE:
                 shown = msgspec.json.decode(fingerprints, type=tuple[str, ...])
                 lacking = msgspec.json.decode(lacks, type=tuple[Lack, ...])
-                ended = Ended(verdict, status, kind or in_short(reason), shown, lacking, canary)
+                ended = ComparisonEnding(verdict, status, kind or in_short(reason), shown, lacking, canary)
                 self.places.setdefault(CountedFor(side, backend, path), Counts()).add(backend, ended, number)
         watched = lines.texts("verdict").among({AGREE}) & (lines.numbers("schema") >= CANARIES_SINCE)
         self.ratios += _greatest(lines.where(watched))

@@ -10,7 +10,7 @@ from difftest.judge.losses import Losses
 from difftest.records.columns import END
 from difftest.records.corpus import Corpus
 from difftest.records.disk import open_plain
-from difftest.records.index import Part, parts
+from difftest.records.index import FilePart, parts
 from difftest.records.observation import Observation, read_observation
 
 
@@ -36,7 +36,7 @@ def curves(corpus: Corpus, cases: Collection[str]) -> Mapping[str, tuple[Curve, 
     return {case: tuple(own.values()) for case, (_, own) in last.items()}
 
 
-def _lines(part: Part, cases: Collection[str]) -> Iterator[Observation]:
+def _lines(part: FilePart, cases: Collection[str]) -> Iterator[Observation]:
     """The readable lines of a part about some cases; of an indexed part no other line is decoded."""
     if not part.index:
         runs = (line.run for line in part.lines)

@@ -20,7 +20,7 @@ from difftest.records.resume import is_running
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedRecord:
     """A damaged record: why it cannot be read, and where it is now.
 
     `kept` is None for a line of a campaign that another process is running: it stays there, and is skipped.
@@ -30,7 +30,7 @@ class Damage:
     kept: Path | None
 
 
-def set_aside(corpus: Corpus) -> tuple[Damage, ...]:
+def set_aside(corpus: Corpus) -> tuple[DamagedRecord, ...]:
     """Reads every record of `corpus`, and sets the damaged ones aside.
 
     So a campaign fails before its first run and not after its last where something cannot be read.
@@ -43,7 +43,7 @@ def set_aside(corpus: Corpus) -> tuple[Damage, ...]:
     return tuple(damages)
 
 
-def _of_finding(corpus: Corpus, fingerprint: str) -> Iterator[Damage]:
+def _of_finding(corpus: Corpus, fingerprint: str) -> Iterator[DamagedRecord]:
     """Sets aside a finding or its reduced case if it is damaged."""
     folder = corpus.root / fingerprint
     place = corpus.root / DAMAGED / fingerprint
@@ -61,13 +61,13 @@ def _of_finding(corpus: Corpus, fingerprint: str) -> Iterator[Damage]:
         yield _moved(corpus, error, reduced, place.with_name(f"{fingerprint}.{REDUCED}"))
 
 
-def _moved(corpus: Corpus, error: DamagedError, path: Path, place: Path) -> Damage:
+def _moved(corpus: Corpus, error: DamagedError, path: Path, place: Path) -> DamagedRecord:
     with corpus.locked(), writing(place):
         kept = move_aside(path, place) if path.exists() else place  # another process was faster
-        return Damage(str(error), kept)
+        return DamagedRecord(str(error), kept)
 
 
-def _of_lines(corpus: Corpus, file: Path) -> list[Damage]:
+def _of_lines(corpus: Corpus, file: Path) -> list[DamagedRecord]:
     """Moves the damaged lines of one campaign's file to a file beside it.
 
     Who runs the campaign may be appending to the file, which must not be replaced meanwhile.
@@ -81,9 +81,9 @@ def _of_lines(corpus: Corpus, file: Path) -> list[Damage]:
             damaged += part.unreadable
             end = part.end
         if is_running(corpus, file.stem):
-            return [Damage(f"{line.run}", None) for line in damaged]
+            return [DamagedRecord(f"{line.run}", None) for line in damaged]
         append(kept, b"".join(line.text + b"\n" for line in damaged))
         with writing(file):
             starts, ends = [0, *(line.end for line in damaged)], [*(line.start for line in damaged), end]
             keep_ranges(file, [each for each in zip(starts, ends, strict=True) if each[0] < each[1]])
-    return [Damage(f"{line.run}", kept) for line in damaged]
+    return [DamagedRecord(f"{line.run}", kept) for line in damaged]

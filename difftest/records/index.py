@@ -39,7 +39,7 @@ _DAMAGED = (OSError, UsageError, ValueError, KeyError, EOFError, NotImplementedE
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Some successive lines of a campaign's file: the bytes from `start` to `end`, and the number of lines.
 
     `lines` are there unless the part is indexed. A case's lines are in one part.
@@ -67,7 +67,7 @@ class Part:
         return _columns(self.lines or _read(self.file, self.start, 1, self.end), self.start)
 
 
-def parts(file: Path) -> Iterator[Part]:
+def parts(file: Path) -> Iterator[FilePart]:
     """The parts of a campaign's file, in order. New ones are indexed, where that is possible.
 
     `UsageError` naming file and line if a line was written by a newer version.
@@ -90,7 +90,7 @@ def follow(file: Path) -> None:
         pass
 
 
-def _walk(file: Path, index: "_Index", *, verified: bool) -> Iterator[Part]:
+def _walk(file: Path, index: "_Index", *, verified: bool) -> Iterator[FilePart]:
     position, number = 0, 1
     while True:
         part = index.parts.get(position)
@@ -104,7 +104,7 @@ def _walk(file: Path, index: "_Index", *, verified: bool) -> Iterator[Part]:
         position, number = part.end, number + part.count
 
 
-def _next_part(file: Path, start: int, number: int) -> tuple[Part, bool]:
+def _next_part(file: Path, start: int, number: int) -> tuple[FilePart, bool]:
     """The lines of the next part: `PART_BYTES` to the end of a case, or all the rest.
 
     Also whether its last case is known to have ended, as another one follows.
@@ -118,7 +118,7 @@ def _next_part(file: Path, start: int, number: int) -> tuple[Part, bool]:
             break
         lines.append(line)
         case = of
-    return Part(file, start, lines[-1].end if lines else start, len(lines), tuple(lines)), ended
+    return FilePart(file, start, lines[-1].end if lines else start, len(lines), tuple(lines)), ended
 
 
 def _read(file: Path, start: int, number: int, end: int) -> Iterator[Line]:
@@ -139,7 +139,7 @@ class _Index:
 
     file: Path
     key: str = field(init=False)
-    parts: dict[int, Part] = field(init=False, default_factory=dict)
+    parts: dict[int, FilePart] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.key = _key(self.file)
@@ -147,7 +147,7 @@ class _Index:
             matched = _NAME.fullmatch(name.removeprefix(f"{self._prefix}{self.key}."))
             if matched and self.file.with_name(name).lstat().st_uid == os.geteuid():
                 start, end, count = (int(text) for text in matched.groups()[:3])
-                self.parts[start] = Part(self.file, start, end, count, index=self.file.with_name(name))
+                self.parts[start] = FilePart(self.file, start, end, count, index=self.file.with_name(name))
 
     @property
     def _prefix(self) -> str:
@@ -156,12 +156,12 @@ class _Index:
     def _names(self) -> list[str]:
         return [at.name for at in self.file.parent.iterdir() if at.name.startswith(self._prefix)]
 
-    def is_current(self, part: Part) -> bool:
+    def is_current(self, part: FilePart) -> bool:
         """Whether the lines of an indexed part are still those that were indexed."""
         digest = _NAME.search(part.index.name) if part.index else None
         return bool(digest) and digest[4] == _digest(part)  # type: ignore[index]
 
-    def keep(self, part: Part) -> Part:
+    def keep(self, part: FilePart) -> FilePart:
         """Writes the index file of a part; the part itself where that is not possible."""
         if not self.key:
             return part
@@ -169,7 +169,7 @@ class _Index:
         place = self.file.with_name(name)
         with suppress(OSError, UsageError):
             replace_file(place, part.columns().to_bytes())
-            return Part(part.file, part.start, part.end, part.count, index=place)
+            return FilePart(part.file, part.start, part.end, part.count, index=place)
         return part
 
     def state(self) -> bytes:
@@ -216,7 +216,7 @@ def _key(file: Path) -> str:
     return ""
 
 
-def _digest(part: Part) -> str:
+def _digest(part: FilePart) -> str:
     """The digest of a part's lines."""
     digest, left = hashlib.sha256(), part.end - part.start
     with os.fdopen(open_plain(part.file, os.O_RDONLY), "rb") as opened:

@@ -18,7 +18,7 @@ _LINE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ScriptEnding:
     """The end of a script: an exception, a signal or `exit status N`, and a piece of its message.
 
     `kind` is the exception's type, the signal's name or the exit status. Without a `needle` the message does

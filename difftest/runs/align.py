@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from difftest.ground.errors import UsageError
-from difftest.runs.read import Key, Run, Whole
+from difftest.runs.read import Key, RecordedRun, Whole
 
 WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:_orig_mod|module|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?:\.|$)"
@@ -40,7 +40,7 @@ def renamed(name: str, names: Mapping[str, str]) -> str:
     return name
 
 
-def by_structure(first: Run, second: Run) -> dict[str, str]:
+def by_structure(first: RecordedRun, second: RecordedRun) -> dict[str, str]:
     """Names of parameters and modules of the second run by the first's, where they share few names.
 
     Parameters correspond in order of definition, where their shapes agree. A module corresponds to the parent
@@ -64,7 +64,7 @@ def by_structure(first: Run, second: Run) -> dict[str, str]:
     return names
 
 
-def _shapes(run: Run) -> dict[str, tuple[int, ...]]:
+def _shapes(run: RecordedRun) -> dict[str, tuple[int, ...]]:
     """The whole shapes of the parameters, in order of definition."""
     wholes = {key[1]: one.shape for key, one in run.whole(run.steps[0]).items() if key[0] == "start"}
     updated = {key[1]: one.shape for key, one in run.whole(run.steps[0]).items() if key[0] == "updated"}
@@ -91,7 +91,7 @@ def pairs(
     return aligned, [*left, *rest]
 
 
-def require_names(names: Mapping[str, str], runs: Sequence[Run]) -> None:
+def require_names(names: Mapping[str, str], runs: Sequence[RecordedRun]) -> None:
     """`UsageError` where a map names no module and no parameter of the first run."""
     have = {module.path for module in runs[0].environment.modules} | {*runs[0].environment.parameters}
     have |= {one.rsplit(".", back)[0] for one in have for back in range(1, one.count(".") + 1)}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from difftest.runs.checkpoints import CheckpointComparison, Off
+from difftest.runs.checkpoints import CheckpointComparison, WrongElement
 from difftest.runs.comparison import EQUAL, UNDECIDED
 from difftest.runs.words import columns
 
@@ -37,7 +37,7 @@ def verdict(comparison: CheckpointComparison) -> str:
     return f"{first} and {second} differ: {'; '.join(filter(None, faults))}."
 
 
-def off(tensor: Off, *, measured: bool) -> str:
+def off(tensor: WrongElement, *, measured: bool) -> str:
     """A tensor that is wrong: how many elements, the farthest, and how much of the noise that is."""
     share = f" ({tensor.difference / tensor.norm:.1e} of its norm)" if tensor.norm else ""
     apart = (

@@ -24,7 +24,7 @@ BLOCK = 1 << 22
 ADAM = "exp_avg_sq"
 
 
-class Off(msgspec.Struct, frozen=True, kw_only=True):
+class WrongElement(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor that is wrong. `greatest` is the greatest difference of an element, which is at `at`."""
 
     name: str
@@ -48,7 +48,7 @@ class CheckpointComparison(Agreement, frozen=True, kw_only=True):
 
     names: tuple[str, str]
     settings: tuple[Setting, ...]
-    wrong: tuple[Off, ...]
+    wrong: tuple[WrongElement, ...]
     missing: tuple[tuple[str, ...], tuple[str, ...]]
     shapes: tuple[Setting, ...]
     torn: tuple[tuple[str, ...], tuple[str, ...]]
@@ -87,7 +87,7 @@ class _Pair:
     second: Checkpoint
     noise: Sequence[Aligned]
     aligned: Aligned
-    _wrong: list[Off] = field(default_factory=list)
+    _wrong: list[WrongElement] = field(default_factory=list)
     _greatest: float = 0.0
 
     def result(self) -> CheckpointComparison:
@@ -130,7 +130,7 @@ class _Pair:
             return
         shape = self.first.tensors[mine].shape
         self._wrong.append(
-            Off(
+            WrongElement(
                 name=mine,
                 difference=far.difference,
                 norm=far.norm,

@@ -11,10 +11,10 @@ from difftest.ground.errors import UsageError
 from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import by_structure, require_names
-from difftest.runs.comparison import DIFFER, EQUAL, LOSS, UNDECIDED, Comparison, Place, Point
+from difftest.runs.comparison import DIFFER, EQUAL, LOSS, UNDECIDED, Point, RunComparison, WrongTensor
 from difftest.runs.distances import COARSE, FORWARD, GROWTH, UNITS, Distances, Off
 from difftest.runs.hints import CLOSE, candidates, factor, hints, nearest
-from difftest.runs.read import Run, read
+from difftest.runs.read import RecordedRun, read
 from difftest.runs.settings import another_order, differences, different_data
 
 CHAOTIC = 0.25
@@ -30,7 +30,7 @@ def compare(
     *,
     noise: Sequence[Path | str] = (),
     names: Mapping[str, str] | None = None,
-) -> Comparison:
+) -> RunComparison:
     """Compares the recorded runs in two folders.
 
     `noise` are the folders of repetitions of either run with `difftest.record(..., perturb=1)`. `names` gives
@@ -58,20 +58,25 @@ class _Walk:
     """Goes through the common steps until something is wrong, and through the losses of all."""
 
     def __init__(
-        self, runs: tuple[Run, Run], noise: Sequence[Run], names: Mapping[str, str], *, exact: bool
+        self,
+        runs: tuple[RecordedRun, RecordedRun],
+        noise: Sequence[RecordedRun],
+        names: Mapping[str, str],
+        *,
+        exact: bool,
     ) -> None:
         self._runs, self._noise, self._names = runs, noise, names
         self._distances = Distances(*runs, noise, names, exact)
         self._settings = tuple(differences(*runs, names))
         self._notes = ["Modules were aligned by structure: the runs share few names."] if exact else []
-        self._first: Place | None = None
+        self._first: WrongTensor | None = None
         self._hints: tuple[str, ...] = ()
         self._wrong: dict[str, int] = {}
         self._compared, self._greatest = 0, 0.0
         self._horizon: int | None = None
         self._band, self._points, self._times = 0.0, list[Point](), 1.0
 
-    def result(self) -> Comparison:
+    def result(self) -> RunComparison:
         """The comparison."""
         if self._distances.unit >= COARSE:
             dtype = self._distances.coarsest
@@ -81,7 +86,7 @@ class _Walk:
             if self._first is None and self._horizon is None:
                 self._look(step)
             self._points.append(self._point(step))
-        return Comparison(
+        return RunComparison(
             verdict=self._verdict(),
             names=(self._runs[0].name, self._runs[1].name),
             settings=self._settings,
@@ -163,12 +168,12 @@ class _Walk:
     def _note(self, note: str) -> None:
         self._notes += [] if note in self._notes else [note]
 
-    def _odd(self, step: int) -> Place | None:
+    def _odd(self, step: int) -> WrongTensor | None:
         """The first copy of a parameter or gradient that differs from its copies in the same run."""
         for run in self._runs:
             for key, whole in run.whole(step).items():
                 if key[0] in layout.PARAMETERS and whole.odd:
-                    return Place(
+                    return WrongTensor(
                         step=step,
                         kind=key[0],
                         owner=key[1],
@@ -180,7 +185,7 @@ class _Walk:
                     )
         return None
 
-    def _wrong_place(self, step: int, offs: Sequence[Off]) -> Place | None:
+    def _wrong_place(self, step: int, offs: Sequence[Off]) -> WrongTensor | None:
         outputs = [off for off in offs if any(off.key[0] in kinds for kinds in FORWARD)]
         self._convene(step, offs)
         loss = self._loss_wrong(step)
@@ -190,12 +195,12 @@ class _Walk:
                 return loss
             if off.wrong:
                 return self._described(step, off, before)
-            before = Place(step=step, kind=off.key[0], owner=off.key[1], place=off.key[2]).tensor
+            before = WrongTensor(step=step, kind=off.key[0], owner=off.key[1], place=off.key[2]).tensor
         return loss
 
-    def _described(self, step: int, off: Off, before: str) -> Place:
+    def _described(self, step: int, off: Off, before: str) -> WrongTensor:
         ranks, share = _guilty(off, self._runs[1].name)
-        return Place(
+        return WrongTensor(
             step=step,
             kind=off.key[0],
             owner=off.key[1],
@@ -229,7 +234,7 @@ class _Walk:
         """Both losses, without a factor that is a convention."""
         return self._runs[0].loss(step), self._runs[1].loss(step) / self._times
 
-    def _loss_wrong(self, step: int) -> Place | None:
+    def _loss_wrong(self, step: int) -> WrongTensor | None:
         one, two = self._losses(step)
         if math.isnan(one) and math.isnan(two):
             return None
@@ -238,7 +243,7 @@ class _Walk:
             return None
         noise = band / THRESHOLD if self._noise else band
         ratio = abs(one - two) / noise if noise else math.inf
-        return Place(
+        return WrongTensor(
             step=step, kind=LOSS, owner="", difference=abs(one - two), norm=abs(one), noise=noise, ratio=ratio
         )
 

@@ -21,7 +21,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     second: str
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class WrongTensor(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor that is wrong: step, kind, path, which output of several, and by how much.
 
     `difference` and `norm` are Euclidean norms. `ratio` is the difference in units of `noise`. `ranks` are
@@ -86,7 +86,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
         return fields
 
 
-class Comparison(Agreement, frozen=True, kw_only=True):
+class RunComparison(Agreement, frozen=True, kw_only=True):
     """The verdict on two runs, and why.
 
     `measured` says whether noise was measured, or is only bounded. `wrong` counts the wrong tensors by kind
@@ -96,7 +96,7 @@ class Comparison(Agreement, frozen=True, kw_only=True):
 
     names: tuple[str, str]
     settings: tuple[Setting, ...]
-    first: Place | None
+    first: WrongTensor | None
     hints: tuple[str, ...]
     wrong: dict[str, int]
     steps: int

@@ -16,7 +16,7 @@ import numpy as np
 from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import pairs
-from difftest.runs.read import Key, Run, Whole
+from difftest.runs.read import Key, RecordedRun, Whole
 
 EPSILON = {
     "float64": 2.0**-52,
@@ -106,9 +106,9 @@ class Distances:
     dtype of the greatest rounding in both runs. `_updates` are those since the step measured before, `_last`.
     """
 
-    first: Run
-    second: Run
-    noise: Sequence[Run]
+    first: RecordedRun
+    second: RecordedRun
+    noise: Sequence[RecordedRun]
     names: Mapping[str, str]
     exact: bool
     reordered: bool = False
@@ -239,7 +239,7 @@ class Distances:
                 self._worst[off.key[0]] = max(self._worst.get(off.key[0], 0.0), share)
 
 
-def _coarsest(*runs: Run) -> str:
+def _coarsest(*runs: RecordedRun) -> str:
     """The coarsest dtype of the tensors that runs compute, which the others come from."""
     tensors = (
         tensor for run in runs for tensor in run.ranks[0].tensors.values() if tensor.kind != layout.INPUT

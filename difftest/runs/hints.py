@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from difftest.runs import layout
-from difftest.runs.comparison import DATA, LOSS, Place, Setting
+from difftest.runs.comparison import DATA, LOSS, Setting, WrongTensor
 from difftest.runs.distances import Off
-from difftest.runs.read import Run
+from difftest.runs.read import RecordedRun
 
 CLOSE = 0.02
 """A tensor is a multiple of another if this share of it at most is left."""
@@ -20,7 +20,11 @@ COARSE = (2.0**-12, 2.0**-6)
 
 
 def hints(
-    place: Place, offs: Sequence[Off], runs: tuple[Run, Run], settings: Sequence[Setting], data: str
+    place: WrongTensor,
+    offs: Sequence[Off],
+    runs: tuple[RecordedRun, RecordedRun],
+    settings: Sequence[Setting],
+    data: str,
 ) -> tuple[str, ...]:
     """Sentences, the likeliest first."""
     if place.kind == DATA:
@@ -48,7 +52,7 @@ def factor(one: "layout.Floats", two: "layout.Floats") -> float | None:
     return times if times and left <= CLOSE * abs(times) * square**0.5 else None
 
 
-def candidates(runs: tuple[Run, Run]) -> dict[float, str]:
+def candidates(runs: tuple[RecordedRun, RecordedRun]) -> dict[float, str]:
     """Factors that layouts explain, with their words."""
     causes: dict[float, str] = {}
     sizes = [
@@ -80,7 +84,9 @@ def nearest(times: float, causes: Mapping[float, str]) -> tuple[float, str]:
     return next(((size, words) for size, words in causes.items() if abs(times / size - 1) < CLOSE), (0.0, ""))
 
 
-def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
+def _factors(
+    place: WrongTensor, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[RecordedRun, RecordedRun]
+) -> list[str]:
     first = next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
     times = factor(first.first.sketch, first.second.sketch) if first else None
     if first is None or times is None:
@@ -103,14 +109,14 @@ def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tupl
     return sentences
 
 
-def _copies(place: Place) -> list[str]:
+def _copies(place: WrongTensor) -> list[str]:
     if "copy" not in place.share:
         return []
     ranks = ", ".join(map(str, place.ranks))
     return [f"The copies on the ranks of one run differ: rank {ranks} is stale or was not reduced."]
 
 
-def _arguments(place: Place, settings: Sequence[Setting]) -> list[str]:
+def _arguments(place: WrongTensor, settings: Sequence[Setting]) -> list[str]:
     """Arguments of the module, or of the optimizer where an update is wrong, that differ."""
     sentences = []
     for setting in settings:
@@ -122,7 +128,7 @@ def _arguments(place: Place, settings: Sequence[Setting]) -> list[str]:
     return sentences
 
 
-def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:
+def _dropout(place: WrongTensor, runs: tuple[RecordedRun, RecordedRun]) -> list[str]:
     kinds: list[Mapping[str, str]] = [
         {module.path: f"{module.kind} {module.arguments}" for module in run.environment.modules}
         for run in runs
@@ -133,7 +139,7 @@ def _dropout(place: Place, runs: tuple[Run, Run]) -> list[str]:
     return ["It is a dropout: layouts and devices draw its random masks differently, or it is lost."]
 
 
-def _coarse(place: Place, settings: Sequence[Setting], begin: int) -> list[str]:
+def _coarse(place: WrongTensor, settings: Sequence[Setting], begin: int) -> list[str]:
     """What a coarser dtype or multiplication does, from the first step on."""
     share = place.difference / place.norm if place.norm else 0.0
     dtypes = [setting for setting in settings if setting.name.endswith(("dtypes", "matmul precision"))]
@@ -144,7 +150,7 @@ def _coarse(place: Place, settings: Sequence[Setting], begin: int) -> list[str]:
     return shown if place.kind in (layout.START, layout.OUTPUT) else []
 
 
-def _loss(place: Place, offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:
+def _loss(place: WrongTensor, offs: Sequence[Off], runs: tuple[RecordedRun, RecordedRun]) -> list[str]:
     if place.kind != LOSS:
         return []
     outputs = any(off.key[0] == layout.OUTPUT for off in offs)
@@ -159,7 +165,7 @@ def _loss(place: Place, offs: Sequence[Off], runs: tuple[Run, Run]) -> list[str]
     return sentences
 
 
-def _samples(runs: tuple[Run, Run]) -> dict[float, str]:
+def _samples(runs: tuple[RecordedRun, RecordedRun]) -> dict[float, str]:
     """The numbers of samples of a rank's micro-batch and of a rank, as factors of a loss."""
     causes: dict[float, str] = {}
     for run in runs:

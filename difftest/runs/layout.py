@@ -58,7 +58,7 @@ ARGUMENT, PARAMETER = "argument", "parameter"
 """How the names of a module's whole arguments and parameters begin in an npz file: `argument:attn:0`."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class NamedShare(msgspec.Struct, frozen=True, kw_only=True):
     """Which share of a tensor a rank has. Shares with equal `name` are copies; the others add up."""
 
     name: str = "whole"
@@ -80,7 +80,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, tag="tensor"):
     place: str = ""
     shape: tuple[int, ...]
     dtype: str
-    piece: Piece = Piece()
+    piece: NamedShare = NamedShare()
     batched: bool = False
     comparable: bool = True
     mesh: tuple[tuple[str, int], ...] = ()
@@ -109,7 +109,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag="step"):
     digests: dict[str, tuple[int, int, int]] = {}
 
 
-class Module(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A module: its path, its class, and its arguments as it prints them."""
 
     path: str
@@ -124,7 +124,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     pins: tuple[str, ...] = ()
 
 
-class Environment(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
+class RankEnvironment(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
     """What a rank's numbers may depend on. `settings` has everything else that may differ, by name."""
 
     version: int = VERSION
@@ -132,14 +132,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, tag="environment"):
     world_size: int
     data_ranks: int = 1
     settings: dict[str, str]
-    modules: tuple[Module, ...] = ()
+    modules: tuple[ModuleDescription, ...] = ()
     parameters: tuple[str, ...] = ()
     perturbed: float = 0.0
     every: int = 1
     packages: dict[str, Package] = {}
 
 
-Line: TypeAlias = Environment | Tensor | Step
+Line: TypeAlias = RankEnvironment | Tensor | Step
 
 
 def encoded(line: Line) -> bytes:

@@ -23,9 +23,9 @@ from difftest.runs.layout import (
     NANS,
     SQUARES,
     WIDTH,
-    Environment,
     Floats,
     Line,
+    RankEnvironment,
     Step,
     Tensor,
 )
@@ -92,14 +92,14 @@ class Whole:
 class Rank:
     """What one rank wrote."""
 
-    environment: Environment
+    environment: RankEnvironment
     tensors: Mapping[int, Tensor]
     steps: Mapping[int, Step]
     matrix: Floats
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """A recorded run of all ranks."""
 
     folder: Path
@@ -111,7 +111,7 @@ class Run:
         return str(self.folder)
 
     @property
-    def environment(self) -> Environment:
+    def environment(self) -> RankEnvironment:
         """The first rank's."""
         return self.ranks[0].environment
 
@@ -203,7 +203,7 @@ def is_run(folder: Path) -> bool:
     return folder.is_dir() and any(_NAME.fullmatch(file.name) for file in folder.iterdir())
 
 
-def read(folder: Path) -> Run:
+def read(folder: Path) -> RecordedRun:
     """The run in a folder; `UsageError` where there is none, where ranks or steps are missing or damaged."""
     if not is_run(folder):
         msg = f"{str(folder)!r} holds no recorded run; difftest.record writes one"
@@ -215,7 +215,7 @@ def read(folder: Path) -> Run:
         have = ", ".join(str(rank.environment.rank) for rank in ranks)
         msg = f"{str(folder)!r} has ranks {have} of a run of {size}; all of them are needed"
         raise UsageError(msg)
-    run = Run(folder, ranks)
+    run = RecordedRun(folder, ranks)
     if not run.steps:
         msg = f"{str(folder)!r} has no step that all ranks have recorded; Recorder.step ends one"
         raise UsageError(msg)
@@ -225,8 +225,10 @@ def read(folder: Path) -> Run:
 def _read_rank(file: Path) -> Rank:
     lines = _decoded(file)
     first = next(lines, None)
-    if not isinstance(first, Environment) or first.version != layout.VERSION:
-        fault = f"is of version {first.version}" if isinstance(first, Environment) else "has no environment"
+    if not isinstance(first, RankEnvironment) or first.version != layout.VERSION:
+        fault = (
+            f"is of version {first.version}" if isinstance(first, RankEnvironment) else "has no environment"
+        )
         msg = f"{file} {fault}; this difftest reads version {layout.VERSION}"
         raise UsageError(msg)
     if not 1 <= first.data_ranks <= first.world_size:
@@ -247,7 +249,7 @@ def _read_rank(file: Path) -> Rank:
                     msg = f"{file} describes rows or tensors of step {line.step} that it does not have"
                     raise DamagedError(msg)
                 steps[line.step] = line
-            case Environment():
+            case RankEnvironment():
                 msg = f"{file} has a second environment; one file holds one run"
                 raise DamagedError(msg)
     return Rank(first, tensors, steps, matrix)

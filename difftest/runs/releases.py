@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difftest.ground.errors import UsageError
 from difftest.ground.installed import OURS
 from difftest.runs.layout import Package
-from difftest.runs.read import Run
+from difftest.runs.read import RecordedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Change:
         return f"{name} {old} -> {new}{more}"
 
 
-def changes(first: Run, second: Run) -> list[Change]:
+def changes(first: RecordedRun, second: RecordedRun) -> list[Change]:
     """The packages of other versions, those together of which one requires a single version of the other.
 
     `UsageError` where none differs, or the runs do not say what was installed.
@@ -53,7 +53,9 @@ def changes(first: Run, second: Run) -> list[Change]:
     return sorted(map(ordered, distinct), key=lambda change: change.label)
 
 
-def requirements(first: Run, second: Run, changed: Sequence[Change], extra: Sequence[str]) -> list[str]:
+def requirements(
+    first: RecordedRun, second: RecordedRun, changed: Sequence[Change], extra: Sequence[str]
+) -> list[str]:
     """What to install for the first run's packages with some changes.
 
     What a changed package pins changes with it: packages that only the first run had go, such as the kernels

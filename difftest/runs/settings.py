@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from difftest.runs import layout
 from difftest.runs.align import renamed
-from difftest.runs.comparison import DATA, Place, Setting
-from difftest.runs.layout import Module
-from difftest.runs.read import Run
+from difftest.runs.comparison import DATA, Setting, WrongTensor
+from difftest.runs.layout import ModuleDescription
+from difftest.runs.read import RecordedRun
 
 ARGUMENTS = re.compile(r", (?=\w+=)")
 """What is between the arguments that a module prints."""
@@ -16,7 +16,7 @@ SAME_ORDER = 1e-3
 """Inputs with equal digests whose difference is a greater share of their norm are in another order."""
 
 
-def differences(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
+def differences(first: RecordedRun, second: RecordedRun, names: Mapping[str, str]) -> list[Setting]:
     """Everything that differs but the numbers, the environment first."""
     mine, other = first.environment, second.environment
     differences = [
@@ -42,20 +42,20 @@ def differences(first: Run, second: Run, names: Mapping[str, str]) -> list[Setti
     return [*differences, *_modules(first, second, names), *_ranks(first), *_ranks(second)]
 
 
-def samples(run: Run) -> int:
+def samples(run: RecordedRun) -> int:
     """The samples of the first step, of all data-parallel ranks."""
     step = run.steps[0]
     copies = run.environment.world_size // max(1, run.environment.data_ranks)
     return sum(rank.steps[step].samples for rank in run.ranks) // max(1, copies)
 
 
-def _dtypes(run: Run, *kinds: str) -> str:
+def _dtypes(run: RecordedRun, *kinds: str) -> str:
     return ", ".join(
         sorted({tensor.dtype for tensor in run.ranks[0].tensors.values() if tensor.kind in kinds})
     )
 
 
-def _rates(first: Run, second: Run) -> tuple[str, str]:
+def _rates(first: RecordedRun, second: RecordedRun) -> tuple[str, str]:
     """The learning rates of the first step in which they differ."""
     for step in sorted({*first.steps} & {*second.steps}):
         rates = [run.ranks[0].steps[step].rates for run in (first, second)]
@@ -65,7 +65,7 @@ def _rates(first: Run, second: Run) -> tuple[str, str]:
     return "", ""
 
 
-def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]:
+def _modules(first: RecordedRun, second: RecordedRun, names: Mapping[str, str]) -> list[Setting]:
     """The modules of other arguments, such as another epsilon."""
     other = {module.path: module for module in second.environment.modules}
     pairs = [(module, other.get(renamed(module.path, names))) for module in first.environment.modules]
@@ -85,7 +85,7 @@ def _modules(first: Run, second: Run, names: Mapping[str, str]) -> list[Setting]
     return differences
 
 
-def _unshown(pairs: Sequence[tuple[Module, Module]]) -> set[tuple[str, str]]:
+def _unshown(pairs: Sequence[tuple[ModuleDescription, ModuleDescription]]) -> set[tuple[str, str]]:
     """The arguments that all modules of a class print in one release and none in the other."""
     keys: dict[str, tuple[list[set[str]], list[set[str]]]] = {}
     for pair in pairs:
@@ -103,7 +103,7 @@ def _key(argument: str) -> str:
     return argument.partition("=")[0]
 
 
-def _ranks(run: Run) -> list[Setting]:
+def _ranks(run: RecordedRun) -> list[Setting]:
     """Settings in which the ranks of one run differ. Seeds may."""
     usual = run.environment.settings
     return [
@@ -120,7 +120,9 @@ def _ranks(run: Run) -> list[Setting]:
     ]
 
 
-def different_data(first: Run, second: Run, step: int, names: Mapping[str, str]) -> tuple[Place, str] | None:
+def different_data(
+    first: RecordedRun, second: RecordedRun, step: int, names: Mapping[str, str]
+) -> tuple[WrongTensor, str] | None:
     """The first input that differs in a step, and in which way; None where no samples do."""
     mine, other = first.digests(step), second.digests(step)
     for name, digest in mine.items():
@@ -131,11 +133,11 @@ def different_data(first: Run, second: Run, step: int, names: Mapping[str, str])
         words = "the same numbers shifted by one position" if shifted else "other samples"
         same = [each for each, value in mine.items() if other.get(renamed(each, names)) == value]
         words += f", while input {', '.join(same)} is equal: look at the labels" if shifted and same else ""
-        return Place(step=step, kind=DATA, owner=name), words
+        return WrongTensor(step=step, kind=DATA, owner=name), words
     return None
 
 
-def another_order(first: Run, second: Run, step: int, names: Mapping[str, str]) -> bool:
+def another_order(first: RecordedRun, second: RecordedRun, step: int, names: Mapping[str, str]) -> bool:
     """Whether a step's samples, which are the same, have another order over batch, ranks or micro-batches."""
     mine, other = first.whole(step), second.whole(step)
     for name in first.digests(step):

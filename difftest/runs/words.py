@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from difftest.runs.comparison import DATA, EQUAL, Comparison, Place, Setting
+from difftest.runs.comparison import DATA, EQUAL, RunComparison, Setting, WrongTensor
 
 STAGES = {
     "start": "before the first step",
@@ -18,7 +18,7 @@ STAGES = {
 """The stage of a step to which each kind of tensor belongs."""
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: RunComparison) -> str:
     """The result in a sentence or two."""
     first, second = comparison.names
     if comparison.first:
@@ -39,7 +39,7 @@ def verdict(comparison: Comparison) -> str:
     return f"{first} and {second} are equal within rounding in all {comparison.steps} steps."
 
 
-def evidence(comparison: Comparison) -> str:
+def evidence(comparison: RunComparison) -> str:
     """What the verdict rests on."""
     compared = f"{comparison.compared:,} tensors compared"
     if comparison.measured:
@@ -51,7 +51,7 @@ def evidence(comparison: Comparison) -> str:
     )
 
 
-def place(one: Place, *, measured: bool = True) -> str:
+def place(one: WrongTensor, *, measured: bool = True) -> str:
     """The first place that differs: step, stage, tensor, and by how much of the noise or of its bound."""
     parts = [f"step {one.step}, {STAGES[one.kind]}: {one.tensor}"]
     if one.difference:
@@ -71,7 +71,7 @@ def place(one: Place, *, measured: bool = True) -> str:
     return "; ".join(parts)
 
 
-def follows(comparison: Comparison) -> str:
+def follows(comparison: RunComparison) -> str:
     """What differs in that step by kind; empty if nothing does but data."""
     names = {
         "start": "parameters before the first step",
@@ -85,7 +85,7 @@ def follows(comparison: Comparison) -> str:
     return f"differing in that step: {', '.join(counts)}" if counts else ""
 
 
-def lines(comparison: Comparison) -> Iterator[str]:
+def lines(comparison: RunComparison) -> Iterator[str]:
     """The comparison for a terminal: what differs around the runs, the verdict, the place, the hints."""
     if comparison.settings:
         yield from table(comparison)
@@ -105,7 +105,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
     yield from comparison.notes
 
 
-def table(comparison: Comparison) -> Iterator[str]:
+def table(comparison: RunComparison) -> Iterator[str]:
     """What differs between the runs besides their numbers, in three columns."""
     yield from columns(comparison.names, grouped(comparison.settings))
 

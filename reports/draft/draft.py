@@ -22,7 +22,7 @@ from difftest.judge.measured import Measurement
 from difftest.records.evidence import GUILTY_PASS, NO_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from difftest.records.script_ending import Ending
+from difftest.records.script_ending import ScriptEnding
 from reports.draft import environment, private, readable, words
 from reports.draft.markup import cut, plain
 from reports.draft.releases import Releases
@@ -117,7 +117,7 @@ class Draft:
     @property
     def ends(self) -> str:
         """What the script does, as a verb before its output: it prints that, or dies of a signal."""
-        ending = Ending.of(self.reproducer)
+        ending = ScriptEnding.of(self.reproducer)
         if ending is None or not ending.is_signal:
             return "prints"
         return f"dies of {ending.kind}" + (" and prints" if self.printed else ".")

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from difftest.runs import words
-from difftest.runs.comparison import Comparison, Point
+from difftest.runs.comparison import Point, RunComparison
 from reports import cells
 from reports.page.curves import HEIGHT, WIDTH, Scale, path
 from reports.page.template import template
@@ -29,7 +29,7 @@ class Curves(NamedTuple):
     horizon: int | None
 
 
-def render(comparison: Comparison) -> bytes:
+def render(comparison: RunComparison) -> bytes:
     """The page of a comparison."""
     page = template("runs.html").render(
         comparison=comparison,
@@ -44,7 +44,7 @@ def render(comparison: Comparison) -> bytes:
     return page.encode()
 
 
-def _curves(comparison: Comparison) -> Curves | None:
+def _curves(comparison: RunComparison) -> Curves | None:
     """The drawing; None where losses of fewer than two steps were recorded."""
     points = [point for point in comparison.points if point.first is not None and point.second is not None]
     if len(points) < 2:  # noqa: PLR2004  a curve has two points

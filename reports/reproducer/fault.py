@@ -12,7 +12,7 @@ from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
-from difftest.records.script_ending import Ending
+from difftest.records.script_ending import ScriptEnding
 
 LEAST_NEEDLE = 6
 """The least length in characters of a piece of a message that identifies an error."""
@@ -117,7 +117,7 @@ class Fault:
 
         It stands in the script's docstring, where `difftest.records.script_ending` reads it.
         """
-        return Ending(self.failure, self.needle, hangs=self.kind == "hang").line if self.fails else ""
+        return ScriptEnding(self.failure, self.needle, hangs=self.kind == "hang").line if self.fails else ""
 
 
 def fault_of(divergence: Divergence, outcome: Outcome, measurement: Measurement | None) -> Fault | None:

@@ -18,7 +18,7 @@ START, END = "start", "end"
 """What a rank does before it begins to build its first case, and after it has trained the last one."""
 
 
-class TimedStages(run_folder.Stages):
+class TimedStages(run_folder.LastStages):
     """Stages that also say how much processor time the rank has used in each of them."""
 
     def begin(self, folder: Path) -> None:

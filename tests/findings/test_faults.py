@@ -20,7 +20,7 @@ from difftest.jobs.watch.script_states import partitioners, state_of
 from difftest.records import former_details
 from difftest.records.finding import State
 from difftest.records.former_details import FORMER, current_name
-from difftest.records.script_ending import Ending
+from difftest.records.script_ending import ScriptEnding
 from tools import releases
 
 SCRIPTS = sorted(KNOWN.glob("*.py"))
@@ -85,7 +85,7 @@ def test_a_script_shows_its_fault_in_one_way() -> None:
     """By its status, by an exception that its file names, or by a crash that its docstring names."""
     for fault in read_faults():
         text = fault.script.read_text()
-        ways = re.search(r"\b_?exit\((?!\"needs a GPU)", text), fault.raises, Ending.of(text)
+        ways = re.search(r"\b_?exit\((?!\"needs a GPU)", text), fault.raises, ScriptEnding.of(text)
         assert sum(map(bool, ways)) == 1, fault.name
         assert all(fault.raises), fault.name
 

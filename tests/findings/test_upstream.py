@@ -18,7 +18,7 @@ from difftest.ground import made_environments
 from difftest.jobs.watch.script_states import NEEDS_GPU, variables_of
 from difftest.jobs.watch.warm_python import WarmPython, warm_python
 from difftest.jobs.watch.warm_scripts import ALONE, WARM, warm_word
-from difftest.records.script_ending import Ending
+from difftest.records.script_ending import ScriptEnding
 
 RAISES = {
     script: raises
@@ -106,7 +106,7 @@ def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython
 
 def require_fault(script: Path, status: int, output: str) -> None:
     """Fails unless the output and the exit status show the fault."""
-    if ending := Ending.of(script.read_text()):
+    if ending := ScriptEnding.of(script.read_text()):
         assert ending.matches(status, output), output
     elif raises := RAISES[script]:
         assert status != 0, output

@@ -19,7 +19,7 @@ from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
 from difftest.findings.ledger import Ledger
 from difftest.jobs.ask.targets import FindingTarget
-from difftest.jobs.filing.chain import Chain, own_alone
+from difftest.jobs.filing.chain import DraftChain, own_alone
 from difftest.jobs.filing.script_runs import run_script
 from difftest.records.corpus import DRAFT, SCRIPT, Corpus
 from reports.draft import readable
@@ -91,7 +91,7 @@ def test_a_fault_becomes_a_draft_with_a_short_script(
     def machine(_subject: FindingTarget) -> Iterator[Campaign]:
         yield campaign
 
-    made = Chain(
+    made = DraftChain(
         machine=machine, say=lambda _: None, budget=15, ledger=Ledger(), most_a_day=5, consent=own_alone
     )
     issue = made.advance(folder)

@@ -19,8 +19,8 @@ from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing import accusation, chain, kept_script, quotations
-from difftest.jobs.filing.accusation import Accusation, Program
-from difftest.jobs.filing.chain import Chain, HaltError, own_alone
+from difftest.jobs.filing.accusation import Accusation, AccusedProgram
+from difftest.jobs.filing.chain import DraftChain, HaltError, own_alone
 from difftest.jobs.filing.draft import Issue
 from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.known_script import known_script
@@ -62,7 +62,7 @@ class Desk:
     def advance(self, budget: int = 40, most_a_day: int = 5, tracker: str | None = None) -> Issue:
         """One chain for the finding."""
         say = self.lines.append
-        made = Chain(
+        made = DraftChain(
             machine=self.opens,
             say=say,
             budget=budget,
@@ -228,7 +228,7 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
         msg = "no network"
         raise InfrastructureError(msg)
 
-    made = Chain(
+    made = DraftChain(
         machine=desk.opens,
         say=say,
         budget=1,
@@ -251,9 +251,9 @@ def test_a_chain_for_the_compilers_tracker_names_the_pass_once(
 ) -> None:
     module = Snapshot("0", "simplification", "algsimp", "", "HloModule m, metadata={}\n")
     verdict = Verdict(kind="pass", reason="wrong after it", guilty="algsimp", before=module, after=module)
-    programs: list[Program] = []
+    programs: list[AccusedProgram] = []
 
-    def accuse(program: Program) -> Accusation:
+    def accuse(program: AccusedProgram) -> Accusation:
         programs.append(program)
         return Accusation(verdict=verdict, smallest=verdict)
 

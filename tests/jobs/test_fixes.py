@@ -15,7 +15,7 @@ from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
 from difftest.jobs.fixes import fault_cases, replacement
 from difftest.jobs.fixes.neighbours import neighbours
-from difftest.jobs.fixes.verdict import Fix, Outcome, Pair, Role, validated
+from difftest.jobs.fixes.verdict import CasePair, Fix, Outcome, Role, validated
 from difftest.jobs.installed import environments, index, pythons
 from difftest.jobs.watch.case_states import CaseState
 
@@ -30,9 +30,9 @@ def wrong(shown: str) -> CaseState:
     return CaseState(state="alive", shown=shown)
 
 
-def pair(role: Role, before: str | None, after: str | None) -> Pair:
+def pair(role: Role, before: str | None, after: str | None) -> CasePair:
     """A case by the faults that it shows before a fix and with it; None where it is right."""
-    return Pair(
+    return CasePair(
         role=role,
         words="",
         case="",
@@ -65,7 +65,9 @@ OWN = pair(Role.CASE, OURS, None)
         ((pair(Role.CASE, None, None), GONE), Fix.UNDECIDED),
     ],
 )
-def test_neighbours_that_showed_the_fault_decide_how_far_a_fix_goes(pairs: Sequence[Pair], fix: Fix) -> None:
+def test_neighbours_that_showed_the_fault_decide_how_far_a_fix_goes(
+    pairs: Sequence[CasePair], fix: Fix
+) -> None:
     assert validated(pairs).fix is fix
 
 
@@ -89,7 +91,7 @@ def test_a_case_that_was_right_and_is_wrong_was_broken(
 
 
 def test_a_run_without_a_verdict_decides_nothing() -> None:
-    lost = Pair(
+    lost = CasePair(
         role=Role.CASE,
         words="",
         case="",

@@ -137,7 +137,7 @@ def test_releases_are_read_from_what_pip_prints(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_full_disk_is_reported_before_anything_is_installed(home: Path, calls: list[list[str]]) -> None:
-    huge = recipes.Recipe(about="", requirements=(), gibibytes=10**9)
+    huge = recipes.EnvironmentRecipe(about="", requirements=(), gibibytes=10**9)
     with pytest.raises(InfrastructureError, match="the environment needs 1000000000"):
         recipes.require_space(huge, home / "newest")
 

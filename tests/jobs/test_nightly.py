@@ -37,7 +37,7 @@ from difftest.ground import plugins
 from difftest.ground.errors import NoTimeError, UsageError
 from difftest.jobs.ask import request
 from difftest.jobs.campaign import generated_cases
-from difftest.jobs.filing.chain import Chain, HaltError
+from difftest.jobs.filing.chain import DraftChain, HaltError
 from difftest.jobs.night import night
 from difftest.jobs.night.new_drafts import file_findings
 from difftest.judge.outcome import Outcome
@@ -112,7 +112,7 @@ def test_a_night_takes_unknown_new_findings_to_drafts_once(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders: list[Path] = []
-    monkeypatch.setattr(Chain, "advance", lambda _self, folder: folders.append(folder))
+    monkeypatch.setattr(DraftChain, "advance", lambda _self, folder: folders.append(folder))
     first = summary_of(tmp_path)
     (finding,) = Corpus(tmp_path / "corpus").findings()
     assert first["filed"] == {finding.fingerprint: "drafted"}
@@ -124,11 +124,11 @@ def test_a_night_takes_unknown_new_findings_to_drafts_once(
 def test_a_stage_that_cannot_go_on_does_not_end_the_night(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def halt(_self: Chain, _folder: Path) -> None:
+    def halt(_self: DraftChain, _folder: Path) -> None:
         msg = "reproducer: the script does not show the fault\nits output"
         raise HaltError(msg)
 
-    monkeypatch.setattr(Chain, "advance", halt)
+    monkeypatch.setattr(DraftChain, "advance", halt)
     done = nightly_run(tmp_path)
     assert done.return_value == 1
     assert "reproducer: the script does not show the fault\n" in done.stdout

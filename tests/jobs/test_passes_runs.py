@@ -14,7 +14,7 @@ needs("jax")
 from pass_programs import EDITS, SCRIPT, edited  # noqa: E402
 
 from difftest.jobs.filing.pass_runs import PassRun, run_passes  # noqa: E402
-from difftest.passes.guilty import Call, judge  # noqa: E402
+from difftest.passes.guilty import ModuleRun, judge  # noqa: E402
 
 SLICES = """HloModule slices
 
@@ -59,7 +59,9 @@ def run() -> PassRun:
 @pytest.mark.nightly
 def test_twenty_programs_that_are_right_accuse_nobody(run: PassRun) -> None:
     dumps = [dump for dump in run.dumps if run.calls_of(dump)]
-    verdicts = {dump.name: judge(dump, [Call(arguments=run.calls_of(dump)[0].arguments)]) for dump in dumps}
+    verdicts = {
+        dump.name: judge(dump, [ModuleRun(arguments=run.calls_of(dump)[0].arguments)]) for dump in dumps
+    }
     wanted = {*re.findall(r"^def (\w+)\(x, w\)", SCRIPT, re.MULTILINE)} - {"loss"}
     named = {name: each for name, each in verdicts.items() if _program(name) in wanted}
     assert len(wanted) >= 20
@@ -72,7 +74,7 @@ def test_twenty_programs_that_are_right_accuse_nobody(run: PassRun) -> None:
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_between_two_passes_is_named(run: PassRun, name: str) -> None:
     dump = next(each for each in run.dumps if _program(each.name) == name)
-    verdict = judge(edited(dump, name), [Call(arguments=run.calls_of(dump)[0].arguments)])
+    verdict = judge(edited(dump, name), [ModuleRun(arguments=run.calls_of(dump)[0].arguments)])
     assert (verdict.kind, verdict.guilty) == ("pass", EDITS[name][0])
 
 

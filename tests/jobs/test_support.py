@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from samples import a_case, tensor_parallel_case
 
 from difftest.cases.case import Case
-from difftest.jobs.proof.support_table import Support, markdown, table
+from difftest.jobs.proof.support_table import PathSupport, markdown, table
 
 CASES = [tensor_parallel_case(), a_case(), a_case(seed=1), a_case(seed=2), a_case(seed=3)]
 
@@ -45,7 +45,7 @@ def test_the_most_frequent_reason_comes_first() -> None:
 
 def test_percentages_are_never_rounded_to_all_or_none() -> None:
     words = [
-        Support(path="p", backend="b", supported=supported, cases=1000).word
+        PathSupport(path="p", backend="b", supported=supported, cases=1000).word
         for supported in (0, 1, 999, 1000)
     ]
     assert words == ["no", "1%", "99%", "yes"]

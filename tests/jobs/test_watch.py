@@ -24,7 +24,7 @@ from difftest.jobs.installed import index
 from difftest.jobs.watch import warm_scripts, watch
 from difftest.jobs.watch.case_states import CaseState
 from difftest.jobs.watch.journal import FILE
-from difftest.jobs.watch.places import Place
+from difftest.jobs.watch.places import ReleasePython
 from difftest.jobs.watch.releases import Release, in_file, in_index, newer, parsed
 from difftest.jobs.watch.script_states import ending
 
@@ -64,9 +64,9 @@ def places(monkeypatch: pytest.MonkeyPatch) -> list[Release]:
     """The releases that were looked at, all of them in this Python, whose scripts run alone."""
     looked = list[Release]()
 
-    def place(release: Release, *_: object) -> Place:
+    def place(release: Release, *_: object) -> ReleasePython:
         looked.append(release)
-        return Place(python=sys.executable)
+        return ReleasePython(python=sys.executable)
 
     monkeypatch.setattr(watch, "place", place)
     monkeypatch.setattr(warm_scripts, "ALONE", ("",))
@@ -144,11 +144,11 @@ def test_a_release_that_cannot_be_made_is_named_and_the_others_are_tried(
 ) -> None:
     bad = Release(package="torch", version="2.17.0")
 
-    def place(release: Release, *_: object) -> Place:
+    def place(release: Release, *_: object) -> ReleasePython:
         if release == bad:
             msg = "no wheel for it"
             raise InfrastructureError(msg)
-        return Place(python=sys.executable)
+        return ReleasePython(python=sys.executable)
 
     monkeypatch.setattr(watch, "place", place)
     result = run(tmp_path / "out", known[:1], bad, NEW)
@@ -230,9 +230,9 @@ def test_cases_run_on_the_newest_release_of_the_list_too_and_are_compared(
     def no_cluster(*_: object, **__: object) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(cut_at=lambda _: None, campaign=lambda *_: None)
 
-    def place(release: Release, *_: object) -> Place:
+    def place(release: Release, *_: object) -> ReleasePython:
         places.append(release)
-        return Place(python=sys.executable, environment="new" if release == NEW else "")
+        return ReleasePython(python=sys.executable, environment="new" if release == NEW else "")
 
     monkeypatch.setattr(watch, "on_cluster", no_cluster)
     monkeypatch.setattr(watch, "until", lambda campaign, _: campaign)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from difftest.passes.arrays import UnsupportedError
+from difftest.passes.arrays import NotEvaluatedError
 from difftest.passes.evaluate import evaluate
-from difftest.passes.guilty import Call, drawn, judge
+from difftest.passes.guilty import ModuleRun, drawn, judge
 from difftest.passes.hlo import UnreadableError, parse, without_origins, written
 from difftest.passes.shardings import sharding_of
 from difftest.passes.snapshots import Dump, Snapshot, announced, read_dumps
@@ -123,7 +123,7 @@ def test_a_loop_runs_until_its_condition_is_false() -> None:
 
 
 def test_what_cannot_be_evaluated_or_read_is_named() -> None:
-    with pytest.raises(UnsupportedError, match="rng-bit-generator"):
+    with pytest.raises(NotEvaluatedError, match="rng-bit-generator"):
         result(module("u32[2]", "%k = u64[2]{0} constant({1, 2})\n%r = u32[2]{0} rng-bit-generator(%k)"))
     with pytest.raises(UnreadableError, match="it is no HLO module"):
         parse("print('no')")
@@ -202,9 +202,9 @@ StackFrames
 def test_shard_map_and_other_custom_calls_are_refused_by_name() -> None:
     call = "%x = f32[2]{0} parameter(0)\n%r = f32[2]{0} custom-call(%x), custom_call_target="
     for target in ("SPMDFullToShardShape", "SPMDShardToFullShape"):
-        with pytest.raises(UnsupportedError, match=f"custom-call of {target}, as shard_map writes it"):
+        with pytest.raises(NotEvaluatedError, match=f"custom-call of {target}, as shard_map writes it"):
             result(module("f32[2]", f'{call}"{target}"'), np.zeros(2, "f"))
-    with pytest.raises(UnsupportedError, match="custom-call of other is not evaluated"):
+    with pytest.raises(NotEvaluatedError, match="custom-call of other is not evaluated"):
         result(module("f32[2]", f'{call}"other"'), np.zeros(2, "f"))
 
 
@@ -222,7 +222,7 @@ def dump(*stages: tuple[str, str, str]) -> Dump:
     return Dump("module_0001.test", (Snapshot("first", "", "", "dce", module("f32[2]", SUM)), *rest))
 
 
-def calls() -> list[Call]:
+def calls() -> list[ModuleRun]:
     return list(drawn(parse(module("f32[2]", SUM))))
 
 
@@ -259,7 +259,7 @@ def test_a_pass_is_not_accused_where_one_before_it_was_not_evaluated() -> None:
 
 def test_xlas_own_numbers_tell_the_frontend_from_code_generation() -> None:
     given = (np.array([1, 2], "f"), np.array([3, 4], "f"))
-    fair, wrong = (Call(arguments=given, results=(np.array(each, "f"),)) for each in ([4, 6], [4, 7]))
+    fair, wrong = (ModuleRun(arguments=given, results=(np.array(each, "f"),)) for each in ([4, 6], [4, 7]))
     assert judge(dump(("dce", "", SUM)), [fair]).kind == "frontend"
     assert judge(dump(("dce", "", SUM)), [wrong]).kind == "code generation"
 
@@ -267,7 +267,7 @@ def test_xlas_own_numbers_tell_the_frontend_from_code_generation() -> None:
 def test_rounding_accuses_nobody_and_a_strict_look_finds_two_roundoffs() -> None:
     given = (np.array([1, 2], "f"), np.array([3, 4], "f"))
     near = np.nextafter(np.nextafter(np.array([4, 6], "f"), np.float32(9)), np.float32(9))
-    call = Call(arguments=given, results=(near,))
+    call = ModuleRun(arguments=given, results=(near,))
     assert judge(dump(("dce", "", SUM)), [call]).kind == "frontend"
     assert judge(dump(("dce", "", SUM)), [call], strict=True).kind == "code generation"
 

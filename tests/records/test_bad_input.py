@@ -32,7 +32,7 @@ from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.judge.stage import Stage
 from difftest.records import read_limits, traces
 from difftest.records.announced import new_findings
-from difftest.records.bundle import Joined, Recorder
+from difftest.records.bundle import BundleWriter, Joined
 from difftest.records.case_files import read_case
 from difftest.records.corpus import DAMAGED, Corpus
 from difftest.records.damaged import set_aside
@@ -150,7 +150,7 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
 
 def a_bundle(root: Path) -> Path:
     """A bundle of two cases on two backends, one of which fails in the second case."""
-    recorder = Recorder(root)
+    recorder = BundleWriter(root)
     for index, case in enumerate(sample_bundles.CASES[:2]):
         for number, it in ((index, case), (-1, case.unsharded())):
             for backend in ("oracle", "ddp", "spmd", "spmd"):
@@ -378,12 +378,12 @@ def test_events_of_wrong_types_are_refused(tmp_path: Path, events: dict[str, obj
 
 def test_an_oracle_that_does_not_fit_its_case_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "bundle"
-    Recorder(root).keep(0, CASES[0], ("oracle", "oracle", ""), {}, oracle(CASES[2]))
+    BundleWriter(root).keep(0, CASES[0], ("oracle", "oracle", ""), {}, oracle(CASES[2]))
     with pytest.raises(UsageError, match=r"has 3 steps; case \w+ has 1"):
         Joined([root], "oracle").execute(CASES[0], "oracle", {})
     truth = oracle(CASES[0])
     other = tmp_path / "other"
-    Recorder(other).keep(
+    BundleWriter(other).keep(
         0, CASES[0], ("oracle", "oracle", ""), {}, Trace(steps=truth.steps, environment=truth.environment)
     )
     with pytest.raises(

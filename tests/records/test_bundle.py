@@ -20,7 +20,7 @@ from difftest.cases.case import Case
 from difftest.commands import compare
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Failure, Outcome, Trace
-from difftest.records.bundle import Joined, Recorder
+from difftest.records.bundle import BundleWriter, Joined
 from difftest.records.corpus import Corpus
 
 
@@ -171,7 +171,7 @@ def test_bundles_of_one_name_in_two_folders_are_two_campaigns_whatever_their_len
 
 
 def test_cases_that_share_an_index_stay_apart(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, [("spmd", "xla", "torch_xla")])
+    recorder = BundleWriter(tmp_path, [("spmd", "xla", "torch_xla")])
     for case in CASES:
         recorder.keep(0, case, ("oracle", "oracle", ""), {}, oracle(case))
     assert [index for index, _ in Joined([tmp_path], "oracle").cases] == [0, 1, 2]
@@ -208,7 +208,7 @@ def test_runs_for_evidence_serve_every_finding(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_empty_is_refused_for_recording(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"is not empty; a bundle is recorded into a folder of its own"):
-        Recorder(tmp_path)
+        BundleWriter(tmp_path)
 
 
 def test_a_backend_in_two_bundles_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from difftest.ground.errors import UsageError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome, Trace
 from difftest.records import bundle_lines, traces
-from difftest.records.bundle import Joined, Recorder
+from difftest.records.bundle import BundleWriter, Joined
 from difftest.records.bundle_archive import pack, unpacked
 from difftest.records.bundle_condensing import condense
 from difftest.records.condensed import condensed, restore, shortened
@@ -27,7 +27,7 @@ CASES = (LARGE, *SMALL)
 
 def bundle(root: Path, *backends: tuple[str, str, str], wrong: tuple[str, ...] = ()) -> Path:
     """A bundle of each sample case, of the oracle and of these backends twice."""
-    recorder = Recorder(root, backends)
+    recorder = BundleWriter(root, backends)
     for index, case in enumerate(CASES):
         recorder.keep(index, case, (ORACLE, ORACLE, ""), {}, oracle(case))
         for who in (*backends, *backends):
@@ -47,7 +47,7 @@ def verdicts(*roots: Path) -> dict[tuple[str, str], str]:
     }
 
 
-def of(root: Path) -> list[bundle_lines.Run]:
+def of(root: Path) -> list[bundle_lines.RunLine]:
     return [*bundle_lines.lines(root)]
 
 
@@ -187,7 +187,7 @@ def test_numbers_are_shortened_to_a_sixteenth_and_zeros_keep_their_signs() -> No
 
 
 def test_a_case_that_no_backend_ran_keeps_no_oracle(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, [DDP])
+    recorder = BundleWriter(tmp_path, [DDP])
     recorder.keep(0, CASES[0], (ORACLE, ORACLE, ""), {}, oracle(CASES[0]))
     recorder.miss(0, CASES[0], {"ddp": ("unsupported", "it has no such layer")})
     condense(tmp_path, ORACLE)

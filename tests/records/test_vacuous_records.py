@@ -18,7 +18,7 @@ from difftest.ground.errors import InfrastructureError
 from difftest.jobs.campaign.night_before import nights_before
 from difftest.judge.canary import NOTICED
 from difftest.judge.capability import Lack
-from difftest.records.bundle import Recorder
+from difftest.records.bundle import BundleWriter
 from difftest.records.chance import is_more_than
 from difftest.records.columns import Columns
 from difftest.records.comparisons import Comparisons
@@ -194,7 +194,7 @@ def right(root: Path, name: str) -> Path:
 
 
 def one_case(root: Path) -> Path:
-    recorder = Recorder(root / "spmd", [("spmd", "xla", "torch_xla")])
+    recorder = BundleWriter(root / "spmd", [("spmd", "xla", "torch_xla")])
     for name in ("oracle", "spmd"):
         recorder.keep(0, CASES[0], (name, SIDES[name], ""), {}, answer(CASES[0], name, ()))
     return root / "spmd"
@@ -202,7 +202,7 @@ def one_case(root: Path) -> Path:
 
 def killed(root: Path, status: str = "lost") -> Path:
     """A bundle of which every run of XLA was killed or refused."""
-    recorder = Recorder(root / "spmd", [("spmd", "xla", "torch_xla")])
+    recorder = BundleWriter(root / "spmd", [("spmd", "xla", "torch_xla")])
     for index, case in enumerate(CASES):
         recorder.keep(index, case, ("oracle", "oracle", ""), {}, answer(case, "oracle"))
         recorder.miss(index, case, {"spmd": (status, f"rank 0 of case {case.id} was killed")})
@@ -262,7 +262,7 @@ def test_one_side_is_enough_for_whoever_says_so_and_the_headline_names_it(tmp_pa
 
 
 def test_both_sides_recorded_are_green_and_what_a_backend_cannot_express_is_not_lost(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "spmd", [("spmd", "xla", "torch_xla")])
+    recorder = BundleWriter(tmp_path / "spmd", [("spmd", "xla", "torch_xla")])
     for name in ("oracle", "spmd"):
         for index, case in enumerate(CASES[:2]):
             recorder.keep(index, case, (name, SIDES[name], ""), {}, answer(case, name, ()))

@@ -28,7 +28,7 @@ from difftest.jobs.filing.script_runs import run_script
 from difftest.judge import checks
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
-from difftest.records.script_ending import Ending
+from difftest.records.script_ending import ScriptEnding
 from generators.cases import case_at
 from reports.reproducer import spelling, templates
 from reports.reproducer.fault import Fault, any_numbers
@@ -119,13 +119,15 @@ def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) 
         compile(tree, case.id, "exec")
         assert not OURS & {name.partition(".")[0] for name in imported(tree)}
         assert script.count("\n") <= MOST_LINES + LONGER.get(backend, 0)
-        named = Ending.of(script)
+        named = ScriptEnding.of(script)
         if not shown.fails:
             assert named is None
             assert "BUG REPRODUCED" in script
         else:
             hangs = shown.kind == "hang"
-            assert named == (Ending("", hangs=True) if hangs else Ending(shown.failure, shown.needle))
+            assert named == (
+                ScriptEnding("", hangs=True) if hangs else ScriptEnding(shown.failure, shown.needle)
+            )
             assert all(map(goes_on, ast.walk(tree))) or "GATE.abort()" in script, "an exception goes through"
 
 

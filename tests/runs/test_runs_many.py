@@ -23,7 +23,7 @@ from torch.nn import functional
 import difftest
 from difftest.ground import made_environments
 from difftest.runs import layout
-from difftest.runs.comparison import Place
+from difftest.runs.comparison import WrongTensor
 from workers.runs.recorder import Recorder
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
@@ -174,7 +174,7 @@ def faults() -> list[Fault]:
     return given
 
 
-def named(place: Place, path: str) -> bool:
+def named(place: WrongTensor, path: str) -> bool:
     """Whether a place names the module, or the parameter in it."""
     if place.kind == layout.OUTPUT_GRADIENT:
         return place.users == (path,)

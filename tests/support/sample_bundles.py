@@ -7,7 +7,7 @@ from samples import a_case, candidate, oracle
 
 from difftest.cases.case import Case
 from difftest.judge.outcome import Outcome
-from difftest.records.bundle import Recorder
+from difftest.records.bundle import BundleWriter
 from difftest.records.bundle_lines import EVIDENCE
 
 CASES = tuple(a_case(seed=seed) for seed in range(3))
@@ -25,7 +25,7 @@ def answer(case: Case, backend: str, wrong: tuple[str, ...] = SPMD) -> Outcome:
 
 def recorded(root: Path, *backends: str, repeats: int = 5, wrong: tuple[str, ...] = SPMD) -> Path:
     """A bundle of the oracle and these backends, each run `repeats` times, as it is and on one device."""
-    recorder = Recorder(root)
+    recorder = BundleWriter(root)
     for index, case in enumerate(CASES):
         for number, it in ((index, case), (EVIDENCE, case.unsharded())):
             for backend in ("oracle", *backends * repeats):

@@ -6,7 +6,17 @@ from pathlib import Path
 import numpy as np
 
 from difftest.runs import layout
-from difftest.runs.layout import BUCKETS, WIDTH, Environment, Floats, Module, Package, Piece, Step, Tensor
+from difftest.runs.layout import (
+    BUCKETS,
+    WIDTH,
+    Floats,
+    ModuleDescription,
+    NamedShare,
+    Package,
+    RankEnvironment,
+    Step,
+    Tensor,
+)
 from workers.runs.writing import Writer
 
 Values = Mapping[tuple[str, str], Floats]
@@ -83,13 +93,13 @@ def write(  # noqa: PLR0913  what a test may want to choose
         owner for tensors in steps for kind, owner in tensors if kind not in layout.PARAMETERS
     )
     for rank in range(ranks):
-        about = Environment(
+        about = RankEnvironment(
             rank=rank,
             world_size=ranks,
             data_ranks=ranks if cut else 1,
             settings={"torch": "2.9.0", **(settings or {})},
             modules=tuple(
-                Module(path=name, kind="Linear", arguments=(arguments or {}).get(name, ""))
+                ModuleDescription(path=name, kind="Linear", arguments=(arguments or {}).get(name, ""))
                 for name in modules
             ),
             parameters=tuple(owners),
@@ -125,12 +135,14 @@ def write(  # noqa: PLR0913  what a test may want to choose
 
 def _cut(kind: str, owner: str, value: Floats, rank: int, ranks: int) -> tuple[Tensor, Floats]:
     batched = kind not in layout.PARAMETERS
-    piece, first = Piece(), 0
+    piece, first = NamedShare(), 0
     if batched and ranks > 1:
         height = value.shape[0] // ranks
         first = rank * height * value.shape[1]
         value = value[rank * height : (rank + 1) * height]
-        piece = Piece(name=f"b{rank}/{ranks}", words=f"the samples of data-parallel rank {rank} of {ranks}")
+        piece = NamedShare(
+            name=f"b{rank}/{ranks}", words=f"the samples of data-parallel rank {rank} of {ranks}"
+        )
     about = Tensor(
         id=-1, kind=kind, owner=owner, shape=value.shape, dtype="float32", piece=piece, batched=batched
     )

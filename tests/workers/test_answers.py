@@ -10,7 +10,7 @@ from difftest.ground import installed
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Origin, Outcome
 from difftest.records import traces
-from difftest.records.bundle import Joined, Recorder
+from difftest.records.bundle import BundleWriter, Joined
 from workers.cluster.dispatch import require_versions
 from workers.cluster.environments import Environment
 from workers.isolate.answers import new_request, require_answer
@@ -59,7 +59,7 @@ def test_files_keep_whose_answer_they_hold(outcome: Outcome, tmp_path: Path) -> 
 
 
 def test_a_bundle_whose_run_is_of_another_case_is_refused(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
+    recorder = BundleWriter(tmp_path)
     for name, outcome in (("oracle", oracle(CASE)), ("spmd", candidate(CASE))):
         kept = dataclasses.replace(outcome, origin=new_request(OTHER, name))
         recorder.keep(0, CASE, (name, "oracle" if name == "oracle" else "xla", ""), {}, kept)

@@ -6,7 +6,7 @@ from torch import Tensor, nn, ones
 
 from difftest.campaign.localise import VARIABLE
 from difftest.judge.stage import Stage
-from workers.training.module_traces import Watch, joined
+from workers.training.module_traces import ModuleWatch, joined
 
 
 class WithLoss(nn.Module):
@@ -28,7 +28,7 @@ def test_a_number_that_a_module_gives_is_not_kept_but_the_tensor_behind_it(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "1")
     model = nn.Sequential(WithLoss())
-    watch = Watch(model)
+    watch = ModuleWatch(model)
     loss, _ = model(ones(2, 4))
     loss.backward()
     shapes = {name: tensor.shape for name, tensor in watch._kept.items()}  # noqa: SLF001  what is read
@@ -40,7 +40,7 @@ def test_a_number_that_a_module_gives_is_not_kept_but_the_tensor_behind_it(
 def test_ranks_whose_rows_are_batches_of_their_own_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "1")
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
-    watch, ranks = Watch(model), []
+    watch, ranks = ModuleWatch(model), []
     for rows in (ones(2, 4), ones(3, 4) * 2):
         model(rows).square().sum().backward()
         ranks.append(watch.take())

@@ -15,7 +15,7 @@ from difftest.jobs.proof.correct_runs import same_bits
 from difftest.judge.divergence import without_numbers
 from difftest.judge.outcome import Outcome, Trace
 from workers.isolate import sandbox
-from workers.isolate.ranks import Share
+from workers.isolate.ranks import NodeShare
 from workers.torch import rendezvous
 
 LOOPBACK = "127.0.0.1"
@@ -89,7 +89,7 @@ except RuntimeError:
 
 def run_share(ranks: range, address: str) -> Outcome:
     return sandbox.run(
-        small_case(), DDP, deadline=DEADLINE_SECONDS, share=Share(ranks=ranks, rendezvous=address)
+        small_case(), DDP, deadline=DEADLINE_SECONDS, share=NodeShare(ranks=ranks, rendezvous=address)
     )
 
 

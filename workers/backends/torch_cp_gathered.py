@@ -47,6 +47,6 @@ def session(
 
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
         joined = _context.wrapped(member)
-        attend = ring.Gathering(member.mesh[ring.AXIS], Attention(case, joined.environment)).attend
+        attend = ring.GatheredKeys(member.mesh[ring.AXIS], Attention(case, joined.environment)).attend
         operators = replace(joined.operators, attend=attend)
         yield replace(joined, operators=operators) if case.world_size > 1 else joined

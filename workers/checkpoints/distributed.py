@@ -16,7 +16,7 @@ from torch import Tensor
 
 from difftest.ground.errors import UsageError
 from difftest.runs.checkpoint import About, Checkpoint
-from workers.torch.shards import Shard, Sharded, block
+from workers.torch.shards import CheckpointShard, ShardedCheckpoint, block
 
 ORDER = 1
 ABOUT = "a folder of torch.distributed.checkpoint, with its file .metadata"
@@ -69,7 +69,7 @@ def read(path: Path) -> Checkpoint:
     metadata = _metadata(path)
     places = _places(metadata)
     tensors: dict[str, About] = {}
-    shards: dict[str, list[Shard]] = {}
+    shards: dict[str, list[CheckpointShard]] = {}
     values, unread = {}, {}
     for name, entry in metadata.state_dict_metadata.items():
         if not hasattr(entry, "chunks"):
@@ -81,13 +81,13 @@ def read(path: Path) -> Checkpoint:
         shape = tuple(entry.size)
         tensors[name] = About(shape=shape, dtype=str(entry.properties.dtype).removeprefix("torch."))
         shards[name] = [
-            Shard(
+            CheckpointShard(
                 at=block(chunk.offsets, chunk.sizes),
                 read=partial(_tensor, path, _stored(places.get(name, ()), tuple(chunk.offsets), name)),
             )
             for chunk in entry.chunks
         ]
-    return Sharded(name=str(path), tensors=tensors, shards=shards, values=values, unread=unread)
+    return ShardedCheckpoint(name=str(path), tensors=tensors, shards=shards, values=values, unread=unread)
 
 
 def _metadata(path: Path) -> Any:  # noqa: ANN401  torch's Metadata

@@ -15,7 +15,7 @@ from difftest.ground.errors import UsageError
 from difftest.ground.installed import how_to_install
 from difftest.runs.checkpoint import About, Checkpoint
 from workers.checkpoints._index import listed
-from workers.torch.shards import Shard, Sharded, block
+from workers.torch.shards import CheckpointShard, ShardedCheckpoint, block
 
 ORDER = 2
 ABOUT = "a .safetensors file, or a folder of them"
@@ -49,7 +49,7 @@ def read(path: Path) -> Checkpoint:
         msg = f"{str(path)!r} needs safetensors, which is not installed: {how_to_install('safetensors')}"
         raise UsageError(msg) from error
     shapes: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    shards: dict[str, list[Shard]] = {}
+    shards: dict[str, list[CheckpointShard]] = {}
     dtypes: dict[str, str] = {}
     for file in _files(path):
         try:
@@ -61,7 +61,7 @@ def read(path: Path) -> Checkpoint:
                 offsets = begins.get(name, (0,) * len(sizes))
                 dtypes[name] = _dtype(part.get_dtype())
                 shapes.setdefault(name, []).append((offsets, sizes))
-                one = Shard(at=block(offsets, sizes), read=partial(_tensor, opened, name))
+                one = CheckpointShard(at=block(offsets, sizes), read=partial(_tensor, opened, name))
                 shards.setdefault(name, []).append(one)
                 if len(shards[name]) > 1 and name not in begins:
                     msg = (
@@ -75,7 +75,7 @@ def read(path: Path) -> Checkpoint:
             msg = f"cannot read {str(file)!r}: {error}"
             raise UsageError(msg) from error
     tensors = {name: About(shape=_whole(blocks), dtype=dtypes[name]) for name, blocks in shapes.items()}
-    return Sharded(name=str(path), tensors=tensors, shards=shards)
+    return ShardedCheckpoint(name=str(path), tensors=tensors, shards=shards)
 
 
 def _dtype(name: str) -> str:

@@ -21,7 +21,7 @@ from difftest.ground.errors import UsageError
 from difftest.runs.checkpoint import About, Checkpoint
 from workers.checkpoints._index import listed
 from workers.torch import strided
-from workers.torch.shards import Shard, Sharded, about, block
+from workers.torch.shards import CheckpointShard, ShardedCheckpoint, about, block
 
 ORDER = 3
 ABOUT = "a file of torch.save, or a folder of such files, one for each rank or with an index"
@@ -93,11 +93,11 @@ class _Gathered:
     """What the files have of each tensor."""
 
     tensors: dict[str, About] = field(default_factory=dict)
-    shards: dict[str, list[Shard]] = field(default_factory=dict)
+    shards: dict[str, list[CheckpointShard]] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     plain: dict[str, list[Tensor]] = field(default_factory=dict)
 
-    def add(self, name: str, whole: About, shards: Sequence[Shard]) -> None:
+    def add(self, name: str, whole: About, shards: Sequence[CheckpointShard]) -> None:
         """Adds shards of a tensor."""
         if (before := self.tensors.setdefault(name, whole)) != whole:
             msg = f"{name} has the shape {before.shape} in one file and {whole.shape} in another"
@@ -131,7 +131,7 @@ def read(path: Path) -> Checkpoint:
     for number, file in enumerate(files):
         for name, leaf in _leaves(_loaded(file), ""):
             _add(gathered, name, leaf, ranks[number] if len(ranks) == len(files) else None)
-    return Sharded(
+    return ShardedCheckpoint(
         name=str(path),
         tensors=gathered.tensors,
         shards=gathered.shards,
@@ -187,7 +187,7 @@ def _add(gathered: _Gathered, name: str, leaf: object, rank: int | None) -> None
         for shard in local:
             tensor, where = shard.state["tensor"], shard.state["metadata"].state
             at = block(where["shard_offsets"], where["shard_sizes"])
-            gathered.add(name, about(tensor, shape), [Shard(at=at, read=partial(_itself, tensor))])
+            gathered.add(name, about(tensor, shape), [CheckpointShard(at=at, read=partial(_itself, tensor))])
     elif hasattr(leaf, "_local_tensor") and hasattr(leaf, "placements"):
         gathered.add(name, about(leaf, tuple(leaf.shape)), [_of_dtensor(name, leaf, rank)])  # type: ignore[arg-type, attr-defined]
     elif isinstance(leaf, Tensor):
@@ -196,7 +196,7 @@ def _add(gathered: _Gathered, name: str, leaf: object, rank: int | None) -> None
         gathered.values[name] = str(leaf) if isinstance(leaf, PLAIN) else type(leaf).__name__
 
 
-def _of_dtensor(name: str, tensor: Any, rank: int | None) -> Shard:  # noqa: ANN401  a DTensor
+def _of_dtensor(name: str, tensor: Any, rank: int | None) -> CheckpointShard:  # noqa: ANN401  a DTensor
     mesh, local = tensor.device_mesh, tensor._local_tensor  # noqa: SLF001  `to_local` needs process groups
     cut = [placement for placement in tensor.placements if not placement.is_replicate()]
     if any(placement.is_partial() for placement in cut):
@@ -212,7 +212,7 @@ def _of_dtensor(name: str, tensor: Any, rank: int | None) -> Shard:  # noqa: ANN
     place = where[0].tolist() if cut else [0] * mesh.mesh.dim()
     cuts = list(zip(tensor.placements, mesh.mesh.shape, place, strict=True))
     indices = strided.indices(tuple(tensor.shape), cuts if cut else [])
-    return Shard(at=tuple(indices), read=partial(_itself, local))
+    return CheckpointShard(at=tuple(indices), read=partial(_itself, local))
 
 
 def _itself(tensor: Tensor) -> Tensor:
@@ -232,7 +232,7 @@ def _copies(gathered: _Gathered, path: Path, *, ranked: bool) -> list[str]:
         torn += [] if all(_equal(copy, copies[0]) for copy in copies[1:]) else [name]
         first = copies[0]
         at = block((0,) * first.dim(), first.shape)
-        gathered.add(name, about(first), [Shard(at=at, read=partial(_itself, first))])
+        gathered.add(name, about(first), [CheckpointShard(at=at, read=partial(_itself, first))])
     return torn
 
 

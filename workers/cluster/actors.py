@@ -25,7 +25,7 @@ from workers.cluster.environments import Environment
 from workers.isolate import groups, sandbox
 from workers.isolate.answers import new_request
 from workers.isolate.lost_peers import lost_a_peer
-from workers.isolate.ranks import Share
+from workers.isolate.ranks import NodeShare
 from workers.isolate.zygotes import share, zygote_with
 from workers.torch import rendezvous
 
@@ -77,7 +77,7 @@ class Runner:
         deadline: float,
         options: dict[str, str],
         number: str,
-        share: Share | None = None,
+        share: NodeShare | None = None,
     ) -> Outcome:
         """One run, or one node's share of it; `case` is canonical JSON, `deadline` is in seconds.
 
@@ -159,7 +159,7 @@ class Crew:
             _results(
                 [
                     member.run.remote(
-                        case, backend, deadline, options, number, Share(ranks=ranks, rendezvous=address)
+                        case, backend, deadline, options, number, NodeShare(ranks=ranks, rendezvous=address)
                     )
                     for member, ranks in zip(self._members, shares, strict=False)
                 ]

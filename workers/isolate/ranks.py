@@ -34,7 +34,7 @@ MEMORY_WAS_SHORT = "the kernel killed a process of the run because memory was sh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class NodeShare:
     """One node's share of a run that several nodes make together.
 
     `ranks` run on this node; those of all nodes meet at `rendezvous` (`workers.torch.rendezvous`).
@@ -179,18 +179,18 @@ class Ranks:
 _numbers = itertools.count()
 
 
-def run_ranks(zygote: Zygote, work: Work, share: range | Share, allowed: RunLimits) -> Ranks:
+def run_ranks(zygote: Zygote, work: Work, share: range | NodeShare, allowed: RunLimits) -> Ranks:
     """Starts the ranks and waits until all have ended, hang, exceed a limit, or a failure has ended the rest.
 
     No process of the run is left when this returns. Raises `InfrastructureError` when the zygote dies or does
     not fork, or the machine is too busy.
     """
     number = f"{os.getpid()}-{next(_numbers)}"
-    ranks = Ranks(share.ranks if isinstance(share, Share) else share, [*map(Path, work.folders)])
+    ranks = Ranks(share.ranks if isinstance(share, NodeShare) else share, [*map(Path, work.folders)])
     replies = zygote.open(number)  # first: a zygote's start is not the run's time
     try:
         for rank in ranks.expected:
-            meeting = share.meeting(rank) if isinstance(share, Share) else None
+            meeting = share.meeting(rank) if isinstance(share, NodeShare) else None
             zygote.fork(RankRequest(run=number, rank=rank, work=work, meeting=meeting))
         _watch(ranks, replies, allowed, zygote.pid)
         if not ranks.excess and len(ranks.pids) < len(ranks.expected):

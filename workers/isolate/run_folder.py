@@ -106,7 +106,7 @@ def versions(folder: Path, rank: int) -> Mapping[str, str]:
     return msgspec.json.decode((file.read_bytes() if file.exists() else b"") or b"{}", type=dict[str, str])
 
 
-class Stages:
+class LastStages:
     """The last stage that a rank began, in memory and in a file of its case that outlives the process."""
 
     def __init__(self, rank: int) -> None:

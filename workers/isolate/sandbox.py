@@ -22,7 +22,7 @@ from workers.isolate.answers import new_request, require_answer
 from workers.isolate.failures import failure_of, refusal_of
 from workers.isolate.limits import RunLimits
 from workers.isolate.messages import Work
-from workers.isolate.ranks import Ranks, Share, run_ranks
+from workers.isolate.ranks import NodeShare, Ranks, run_ranks
 from workers.isolate.zygotes import Zygote, zygote_with
 
 
@@ -33,7 +33,7 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
     deadline: float = DEADLINE_SECONDS,
     options: Mapping[str, str] | None = None,
     allowed: RunLimits | None = None,
-    share: Share | None = None,
+    share: NodeShare | None = None,
     number: str = "",
 ) -> Outcome:
     """Runs `case` on `backend` in fresh processes and returns the outcome.
@@ -56,7 +56,7 @@ def run_first(
     requests: Sequence[Origin],
     options: Mapping[str, str],
     allowed: RunLimits,
-    share: Share | None = None,
+    share: NodeShare | None = None,
 ) -> Sequence[Outcome]:
     """Runs cases one after another in the same fresh processes; the outcomes of the first of them.
 
@@ -78,7 +78,7 @@ def _run(
     requests: Sequence[Origin],
     options: Mapping[str, str],
     allowed: RunLimits,
-    share: Share | None,
+    share: NodeShare | None,
 ) -> Sequence[Outcome]:
     backend = requests[0].backend
     module = backends.load(backend)

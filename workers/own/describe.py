@@ -73,7 +73,7 @@ def description(request: DescriptionRequest) -> Description:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class ModelOrigin:
     """Where a model comes from: the user's files with their digests, or a recipe."""
 
     functions: ModuleType
@@ -82,12 +82,14 @@ class Origin:
     recipe: Recipe | None = None
 
 
-def _origin(source: str) -> Origin:
+def _origin(source: str) -> ModelOrigin:
     """What a source has; `UsageError` where it is none."""
     if NAMED.fullmatch(source):
         masks.install()
         recipe = fitting.fitted(source)
-        return Origin(functions=recipes.functions(msgspec.json.encode(recipe)), function=BUILD, recipe=recipe)
+        return ModelOrigin(
+            functions=recipes.functions(msgspec.json.encode(recipe)), function=BUILD, recipe=recipe
+        )
     matched = SOURCE.fullmatch(source)
     if not matched:
         msg = (
@@ -98,10 +100,10 @@ def _origin(source: str) -> Origin:
     before = {*sys.modules}
     with explained(f"importing {matched['place']}"):
         functions = loaded.imported(matched["place"])
-    return Origin(functions=functions, function=matched["name"], files=_files(before, matched["place"]))
+    return ModelOrigin(functions=functions, function=matched["name"], files=_files(before, matched["place"]))
 
 
-def _layer(trial: Trial, rows: Rows, source: str, origin: Origin) -> Own:
+def _layer(trial: Trial, rows: Rows, source: str, origin: ModelOrigin) -> Own:
     parameters, tied = _parameters(trial.module)
     cut, sizes = styles.cuts(trial, tied)
     return Own(

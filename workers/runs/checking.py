@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, distributed, nn
 
 from difftest.runs import layout
-from difftest.runs.comparison import Place
+from difftest.runs.comparison import WrongTensor
 from difftest.runs.layout import BUCKETS, SQUARES, Floats
-from workers.runs.collecting import DIGEST, LOSS, Collected, Kept
+from workers.runs.collecting import DIGEST, LOSS, Collected, KeptTensor
 from workers.runs.hooks import Watches
 
 RUNS = ("the first of three runs", "the second of three runs", "every run: the step is not deterministic")
@@ -22,7 +22,7 @@ RUNS = ("the first of three runs", "the second of three runs", "every run: the s
 Rows = list[tuple[layout.Tensor, Floats]]
 
 
-class State:
+class StepState:
     """What a step changes: parameters, buffers, gradients, the optimizers and the random numbers."""
 
     def __init__(self, models: Sequence[nn.Module], optimizers: Sequence[Any]) -> None:
@@ -68,12 +68,12 @@ def _copied(value: Any) -> Any:  # noqa: ANN401  an optimizer's state is of any 
 
 
 def check(
-    before: State,
+    before: StepState,
     collected: Collected,
     watch: Watches,
     step: Callable[[], object],
     where: tuple[int, int],
-) -> tuple[Place, ...]:
+) -> tuple[WrongTensor, ...]:
     """The tensors that differ between repetitions of a step, of all ranks, in the order of their computation.
 
     `before` is the state from which each begins, `where` are the number of the step and this rank. The rows
@@ -89,7 +89,7 @@ def check(
         step()
         runs.append(collected.take())
     watch.active = was
-    collected.kept = [Kept(about=about, row=torch.from_numpy(row.copy())) for about, row in runs[-1]]
+    collected.kept = [KeptTensor(about=about, row=torch.from_numpy(row.copy())) for about, row in runs[-1]]
     places = [(index, _place(runs, index, where)) for index in _differing(runs[0], runs[1])]
     return tuple(place for _, place in sorted(_of_all(places), key=lambda pair: (pair[0], pair[1].ranks)))
 
@@ -105,14 +105,14 @@ def _differing(one: Rows, two: Rows) -> list[int]:
     ]
 
 
-def _place(runs: Sequence[Rows], index: int, where: tuple[int, int]) -> Place:
+def _place(runs: Sequence[Rows], index: int, where: tuple[int, int]) -> WrongTensor:
     rows = [run[index][1] for run in runs]
     about = runs[0][index][0]
     odd = 2
     if len(rows) > 2:  # noqa: PLR2004
         same = [rows[2].tobytes() == row.tobytes() for row in rows[:2]]
         odd = 1 if same[0] else 0 if same[1] else 2
-    return Place(
+    return WrongTensor(
         step=where[0],
         kind=about.kind,
         owner=about.owner,

@@ -17,8 +17,8 @@ from torch import Tensor
 from difftest.runs import layout
 from difftest.runs.layout import BUCKETS, ELEMENTS, GREATEST, LEAST, SQUARES, WIDTH, Floats
 from workers.runs import sketching
-from workers.runs.owned import Range
-from workers.runs.placing import Batch, Placed, placed
+from workers.runs.owned import FlatRange
+from workers.runs.placing import BatchPlace, RankShare, placed
 from workers.runs.sketching import Signs
 from workers.torch.arrays import as_array
 
@@ -27,7 +27,7 @@ LOSS, DIGEST = "loss", "digest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptTensor:
     """A tensor of this step: what the file says of it, and its row or, on XLA, what computes it later."""
 
     about: layout.Tensor
@@ -42,11 +42,11 @@ class Collected:
     `averaging` is what a wrapper multiplies the ranks' gradients with before it adds them up.
     """
 
-    batch: Batch = field(default_factory=Batch)
+    batch: BatchPlace = field(default_factory=BatchPlace)
     averaging: float = 1.0
     whole: Sequence[str] = ()
     signs: Signs = field(default_factory=Signs)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptTensor] = field(default_factory=list)
     arrays: dict[str, Tensor] = field(default_factory=dict)
 
     def add(  # noqa: PLR0913  what the file says of a tensor
@@ -59,8 +59,8 @@ class Collected:
         batched: bool = False,
         microbatch: int = 0,
         factor: float = 1.0,
-        share: layout.Piece | None = None,
-        flat: Range | None = None,
+        share: layout.NamedShare | None = None,
+        flat: FlatRange | None = None,
         users: Sequence[str] = (),
     ) -> None:
         """Adds a tensor. `share` names this rank's share of a plain tensor that is a sum over ranks.
@@ -91,7 +91,9 @@ class Collected:
             if self.keeps(owner):
                 name = f"{kind}:{owner}{place}" + (f"#{microbatch}" if microbatch else "")
                 self.arrays[name] = located.local.clone()
-            self.kept.append(Kept(about=about, row=row if lazy else row(), factor=factor * located.factor))
+            self.kept.append(
+                KeptTensor(about=about, row=row if lazy else row(), factor=factor * located.factor)
+            )
 
     def keeps(self, owner: str) -> bool:
         """Whether the tensors of a module or parameter are kept whole."""
@@ -104,9 +106,9 @@ class Collected:
         lazy = kept.device.type == "xla"
         row = partial(_padded, numbers, kept.clone() if lazy else kept)
         with torch.no_grad():
-            self.kept.append(Kept(about=about, row=row if lazy else row()))
+            self.kept.append(KeptTensor(about=about, row=row if lazy else row()))
 
-    def _row(self, located: Placed, *, batched: bool) -> Tensor:
+    def _row(self, located: RankShare, *, batched: bool) -> Tensor:
         steps = sketching.strides(located.shape)
         counts = sketching.buckets(located.shape, batched=batched)
         rows = [

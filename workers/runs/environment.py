@@ -15,10 +15,10 @@ import torch
 from torch import distributed, nn
 
 from difftest.ground.installed import COMPUTING, everything, versions
-from difftest.runs.layout import Environment, Module, Package
+from difftest.runs.layout import ModuleDescription, Package, RankEnvironment
 from workers.runs.hooks import named
 from workers.runs.owned import owned
-from workers.runs.placing import Batch, axis_names, is_dtensor
+from workers.runs.placing import BatchPlace, axis_names, is_dtensor
 
 PACKAGES = (*COMPUTING, "numpy", "triton", "transformers", "accelerate", "lightning", "torchtitan")
 
@@ -34,8 +34,8 @@ OWN_ENTRIES = frozenset({"params", "foreach", "fused", "capturable", "lr", "init
 
 
 def environment(
-    models: Sequence[nn.Module], optimizers: Sequence[Any], batch: Batch, *, perturbed: float, every: int
-) -> Environment:
+    models: Sequence[nn.Module], optimizers: Sequence[Any], batch: BatchPlace, *, perturbed: float, every: int
+) -> RankEnvironment:
     """The environment of this rank."""
     rank, ranks = world()
     settings = {
@@ -52,11 +52,11 @@ def environment(
         **{key: value for optimizer in optimizers for key, value in _optimizer(optimizer).items()},
     }
     modules = tuple(
-        Module(path=path, kind=type(module).__name__, arguments=module.extra_repr())
+        ModuleDescription(path=path, kind=type(module).__name__, arguments=module.extra_repr())
         for model in models
         for path, module in named(model).items()
     )
-    return Environment(
+    return RankEnvironment(
         rank=rank,
         world_size=ranks,
         data_ranks=batch.ranks,
@@ -78,7 +78,7 @@ def world() -> tuple[int, int]:
     return 0, 1
 
 
-def data_parallel(models: Sequence[nn.Module]) -> Batch:
+def data_parallel(models: Sequence[nn.Module]) -> BatchPlace:
     """The place of this rank among those over which the batch is cut, as far as the model shows it.
 
     That of DDP's group or of FSDP's mesh. Otherwise it is the whole world, unless parameters are DTensors or
@@ -87,18 +87,18 @@ def data_parallel(models: Sequence[nn.Module]) -> Batch:
     for module in (module for model in models for module in model.modules()):
         if isinstance(module, nn.parallel.DistributedDataParallel):
             group = module.process_group
-            return Batch(distributed.get_rank(group), distributed.get_world_size(group))
+            return BatchPlace(distributed.get_rank(group), distributed.get_world_size(group))
         if _is_fsdp1(module):
             return _fsdp1_batch(module)
         if mesh := _fsdp_mesh(module):
             place = 0
             for size, coordinate in zip(mesh.shape, mesh.get_coordinate() or (), strict=True):
                 place = place * size + coordinate
-            return Batch(place, mesh.size())
+            return BatchPlace(place, mesh.size())
     cut = any(is_dtensor(parameter) for model in models for parameter in model.parameters())
     if cut or len(models) > 1 or stage_of(models[0]):
-        return Batch()
-    return Batch(*world())
+        return BatchPlace()
+    return BatchPlace(*world())
 
 
 def averages(models: Sequence[nn.Module]) -> bool:
@@ -125,14 +125,14 @@ def _is_fsdp1(module: nn.Module) -> bool:
     return wrapper is not None and isinstance(module, wrapper.FullyShardedDataParallel)
 
 
-def _fsdp1_batch(module: Any) -> Batch:  # noqa: ANN401  a FullyShardedDataParallel
+def _fsdp1_batch(module: Any) -> BatchPlace:  # noqa: ANN401  a FullyShardedDataParallel
     """The place in FSDP1's group; with replicas of these, in all of them."""
     rank, ranks = distributed.get_rank(module.process_group), distributed.get_world_size(module.process_group)
     replicas = getattr(module, "_inter_node_pg", None)
     if replicas is None:
-        return Batch(rank, ranks)
+        return BatchPlace(rank, ranks)
     place = distributed.get_rank(replicas)
-    return Batch(place * ranks + rank, distributed.get_world_size(replicas) * ranks)
+    return BatchPlace(place * ranks + rank, distributed.get_world_size(replicas) * ranks)
 
 
 def _fsdp_mesh(module: nn.Module) -> Any:  # noqa: ANN401  a DeviceMesh, or None

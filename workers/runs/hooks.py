@@ -85,7 +85,7 @@ class Users:
         return self._users.get((path, place), ())
 
 
-class Watch:
+class TrainingHooks:
     """Records while `active` is true. `began` is called before the first forward pass of training.
 
     A pass of the model is a micro-batch. Some scripts never call the model itself but modules of it, such as
@@ -231,7 +231,7 @@ class Watch:
         share = None
         if not batched and batch.ranks > 1 and not hasattr(gradient, "to_local"):
             words = f"the share of data-parallel rank {batch.rank} of {batch.ranks}"
-            share = layout.Piece(name=f"p{batch.rank}/{batch.ranks}", words=words)
+            share = layout.NamedShare(name=f"p{batch.rank}/{batch.ranks}", words=words)
         self._collected.add(
             layout.OUTPUT_GRADIENT,
             path,
@@ -248,7 +248,7 @@ class Watch:
 class Watches:
     """Those of a model, or of the stages of a pipeline that a rank has."""
 
-    def __init__(self, watches: Iterable[Watch]) -> None:
+    def __init__(self, watches: Iterable[TrainingHooks]) -> None:
         self._watches = tuple(watches)
 
     @property

@@ -15,7 +15,7 @@ from difftest.runs.align import path_of
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class FlatRange:
     """The elements from `begin` to `end` of a flattened tensor of this shape."""
 
     shape: tuple[int, ...]
@@ -29,7 +29,7 @@ class Owned:
 
     name: str
     parameter: nn.Parameter
-    range: Range | None = None
+    range: FlatRange | None = None
     local: slice | None = None
 
     @property
@@ -79,12 +79,12 @@ def _owned(model: nn.Module) -> Iterator[Owned]:
                 yield Owned(name=path_of(full), parameter=parameter, range=_range(shape, info), local=local)
 
 
-def _ranges(model: nn.Module) -> dict[str, Range | None]:
+def _ranges(model: nn.Module) -> dict[str, FlatRange | None]:
     """What this rank has of the parameters that FSDP1 leaves their names (`use_orig_params`).
 
     None where it has nothing.
     """
-    by_name: dict[str, Range | None] = {}
+    by_name: dict[str, FlatRange | None] = {}
     for path, module in model.named_modules():
         handle: Any = getattr(module, "_handle", None)
         flat = getattr(handle, "flat_param", None)
@@ -99,12 +99,12 @@ def _ranges(model: nn.Module) -> dict[str, Range | None]:
     return by_name
 
 
-def _range(shape: Sequence[int], info: Any) -> Range:  # noqa: ANN401  torch's _ShardParamInfo
+def _range(shape: Sequence[int], info: Any) -> FlatRange:  # noqa: ANN401  torch's _ShardParamInfo
     """A scalar is a vector of one."""
     whole = tuple(shape) or (1,)
     if info.numel_in_shard == math.prod(whole):
-        return Range(whole, 0, math.prod(whole))
-    return Range(whole, info.intra_param_start_idx, info.intra_param_end_idx + 1)
+        return FlatRange(whole, 0, math.prod(whole))
+    return FlatRange(whole, info.intra_param_start_idx, info.intra_param_end_idx + 1)
 
 
 def rectangles(

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difftest.runs.layout import Piece
-from workers.runs.owned import Range, rectangles
-from workers.runs.sketching import Part
+from difftest.runs.layout import NamedShare
+from workers.runs.owned import FlatRange, rectangles
+from workers.runs.sketching import LocalBlock
 from workers.torch import strided
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MOST_PARTS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchPlace:
     """The place of this rank among those over which the batch is cut."""
 
     rank: int = 0
@@ -37,7 +37,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class RankShare:
     """A rank's share of a tensor: its local values, its blocks, the whole shape and the name of the share.
 
     `factor` is what the local values are multiplied with. No `parts` means that the elements are not known.
@@ -46,8 +46,8 @@ class Placed:
 
     local: Tensor
     shape: tuple[int, ...]
-    parts: tuple[Part, ...]
-    piece: Piece
+    parts: tuple[LocalBlock, ...]
+    piece: NamedShare
     factor: float = 1.0
     mesh: tuple[tuple[str, int], ...] = ()
     cut: tuple[int | None, ...] = ()
@@ -59,8 +59,8 @@ def is_dtensor(tensor: object) -> bool:
 
 
 def placed(
-    tensor: Tensor, batch: Batch | None = None, microbatch: int = 0, flat: Range | None = None
-) -> Placed:
+    tensor: Tensor, batch: BatchPlace | None = None, microbatch: int = 0, flat: FlatRange | None = None
+) -> RankShare:
     """What this rank has of `tensor`. A `batch` is given for tensors whose dim 0 is the samples'.
 
     `flat` says which elements of a flattened parameter a plain tensor is.
@@ -73,28 +73,28 @@ def placed(
     shape = tuple(local.shape) or (1,)
     local = local.reshape(shape)
     start = [0] * len(shape)
-    piece = Piece()
+    piece = NamedShare()
     if batch is not None:
         start[0] = (microbatch * batch.ranks + batch.rank) * shape[0]
         if batch.ranks > 1:
             words = f"the samples of data-parallel rank {batch.rank} of {batch.ranks}"
-            piece = Piece(name=f"b{batch.rank}/{batch.ranks}", words=words)
-    part = Part(tuple(slice(0, size) for size in shape), tuple(start))
-    return Placed(local=local, shape=shape, parts=(part,), piece=piece)
+            piece = NamedShare(name=f"b{batch.rank}/{batch.ranks}", words=words)
+    part = LocalBlock(tuple(slice(0, size) for size in shape), tuple(start))
+    return RankShare(local=local, shape=shape, parts=(part,), piece=piece)
 
 
-def _of_range(local: Tensor, flat: Range) -> Placed:
+def _of_range(local: Tensor, flat: FlatRange) -> RankShare:
     blocks = list(rectangles(flat.shape, flat.begin, flat.end))
     ends = [*itertools.accumulate(math.prod(sizes) for _, sizes in blocks)]
     parts = tuple(
-        Part((slice(end - math.prod(sizes), end),), start, sizes)
+        LocalBlock((slice(end - math.prod(sizes), end),), start, sizes)
         for end, (start, sizes) in zip(ends, blocks, strict=True)
     )
-    piece = Piece(
+    piece = NamedShare(
         name=f"[{flat.begin}:{flat.end}]",
         words=f"elements {flat.begin} to {flat.end - 1} of the flattened parameter",
     )
-    return Placed(local=local, shape=flat.shape, parts=parts, piece=piece)
+    return RankShare(local=local, shape=flat.shape, parts=parts, piece=piece)
 
 
 def _values(tensor: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def _values(tensor: Tensor) -> Tensor:
     return torch.view_as_real(values) if values.is_complex() else values
 
 
-def _of_dtensor(tensor: Any, batch: Batch | None, microbatch: int) -> Placed:  # noqa: ANN401  a DTensor
+def _of_dtensor(tensor: Any, batch: BatchPlace | None, microbatch: int) -> RankShare:  # noqa: ANN401  a DTensor
     mesh, placements = tensor.device_mesh, tuple(tensor.placements)
     shape = tuple(tensor.shape) or (1,)
     local = _values(tensor.to_local())
@@ -125,10 +125,10 @@ def _of_dtensor(tensor: Any, batch: Batch | None, microbatch: int) -> Placed:  #
     parts = tuple(_blocks(indices, first)) if adds_up and blocks <= MOST_PARTS else ()
     spans = ",".join(_span(index) for index in indices)
     words = f"{_axes(mesh, coordinate)}: {', '.join(str(placement) for placement in placements)}"
-    piece = Piece(name="|".join([f"[{spans}]", *names]), words=words)
+    piece = NamedShare(name="|".join([f"[{spans}]", *names]), words=words)
     axes = tuple(zip(axis_names(mesh), map(int, mesh.shape), strict=True))
     cut = tuple(getattr(placement, "dim", None) for placement in placements)
-    return Placed(local=local, shape=shape, parts=parts, piece=piece, factor=factor, mesh=axes, cut=cut)
+    return RankShare(local=local, shape=shape, parts=parts, piece=piece, factor=factor, mesh=axes, cut=cut)
 
 
 def _partial(
@@ -166,8 +166,10 @@ def _runs(index: NDArray[np.intp]) -> list[tuple[int, int, int]]:
     return [(begin, int(index[begin]), end - begin) for begin, end in itertools.pairwise(ends)]
 
 
-def _blocks(indices: Sequence[NDArray[np.intp]], first: int) -> Iterator[Part]:
+def _blocks(indices: Sequence[NDArray[np.intp]], first: int) -> Iterator[LocalBlock]:
     """The contiguous blocks of a local tensor. `first` is added to the index along dim 0."""
     for block in itertools.product(*(_runs(index) for index in indices)):
         local = tuple(slice(begin, begin + size) for begin, _, size in block)
-        yield Part(local, tuple(start + (0 if dim else first) for dim, (_, start, _) in enumerate(block)))
+        yield LocalBlock(
+            local, tuple(start + (0 if dim else first) for dim, (_, start, _) in enumerate(block))
+        )

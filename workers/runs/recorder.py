@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from difftest.ground.errors import UsageError
 from difftest.runs import layout
-from difftest.runs.comparison import Place
-from workers.runs.checking import State, check
+from difftest.runs.comparison import WrongTensor
+from workers.runs.checking import StepState, check
 from workers.runs.collecting import DIGEST, LOSS, Collected, counted, finite, hashes
 from workers.runs.environment import averages, data_parallel, environment, stage_of, world
-from workers.runs.hooks import Watch, Watches
+from workers.runs.hooks import TrainingHooks, Watches
 from workers.runs.owned import buffers, owned
 from workers.runs.perturbing import Noise
-from workers.runs.placing import Batch
+from workers.runs.placing import BatchPlace
 from workers.runs.writing import Writer
 
 
@@ -63,7 +63,7 @@ def record(  # noqa: PLR0913  what a user may want to choose
         every=every,
         modules=_patterns(modules),
         whole=_patterns(whole),
-        batch=Batch(*data_ranks) if data_ranks else data_parallel(models),
+        batch=BatchPlace(*data_ranks) if data_ranks else data_parallel(models),
         perturb=perturb,
         seed=seed,
     )
@@ -92,7 +92,7 @@ class Recorder:
         every: int,
         modules: Sequence[str],
         whole: Sequence[str],
-        batch: Batch,
+        batch: BatchPlace,
         perturb: float,
         seed: int,
     ) -> None:
@@ -104,7 +104,7 @@ class Recorder:
         about = environment(models, optimizers, batch, perturbed=perturb, every=every)
         self._writer = Writer(folder, about)
         self._watch = Watches(
-            Watch(
+            TrainingHooks(
                 model,
                 self._collected,
                 modules,
@@ -147,7 +147,7 @@ class Recorder:
             handle.remove()
         self._writer.close()
 
-    def check_step(self, step: Callable[[], object]) -> tuple[Place, ...]:
+    def check_step(self, step: Callable[[], object]) -> tuple[WrongTensor, ...]:
         """Runs `step` twice from the same state and compares every tensor bit for bit: silent corruption.
 
         `step` does what a step of the script does, on one batch: forward, backward and the optimizer's step,
@@ -157,7 +157,7 @@ class Recorder:
         """
         self._begin()
         before, self._collected.kept = self._collected.kept, []
-        where, state = (self._step, self.rank), State(self._models, self._optimizers)
+        where, state = (self._step, self.rank), StepState(self._models, self._optimizers)
 
         def once() -> None:
             self._calls = 0

@@ -41,7 +41,7 @@ _FIRST, _SECOND, _THIRD = -7046029254386353131, -4658895280553007687, -772359229
 """The constants of splitmix64, as signed numbers."""
 
 
-class Part(NamedTuple):
+class LocalBlock(NamedTuple):
     """A block of a rank's local tensor: its slices there, and where it begins in the whole.
 
     `sizes` are those of the block where the local tensor is flat.

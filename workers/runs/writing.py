@@ -9,7 +9,7 @@ import numpy as np
 
 from difftest.ground.errors import UsageError
 from difftest.runs import layout
-from difftest.runs.layout import WIDTH, Environment, Floats, Step, Tensor
+from difftest.runs.layout import WIDTH, Floats, RankEnvironment, Step, Tensor
 
 
 class Writer:
@@ -18,7 +18,7 @@ class Writer:
     `UsageError` where the folder has a run of this rank.
     """
 
-    def __init__(self, folder: Path, environment: Environment) -> None:
+    def __init__(self, folder: Path, environment: RankEnvironment) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._stem = folder / layout.stem(environment.rank)
         lines = self._stem.with_suffix(".jsonl")

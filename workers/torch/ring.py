@@ -16,7 +16,7 @@ SEQUENCE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class GatheredKeys:
     """Gathers keys and values along `ring`, and attends to them by `attention`."""
 
     ring: "DeviceMesh"

@@ -17,7 +17,7 @@ Indices: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class CheckpointShard:
     """A shard of a tensor: which elements it has, and how it is read."""
 
     at: Indices
@@ -25,12 +25,12 @@ class Shard:
 
 
 @dataclass(kw_only=True)
-class Sharded:
+class ShardedCheckpoint:
     """A checkpoint of tensors whose shards are read when they are needed."""
 
     name: str
     tensors: Mapping[str, About]
-    shards: Mapping[str, Sequence[Shard]]
+    shards: Mapping[str, Sequence[CheckpointShard]]
     values: Mapping[str, str] = field(default_factory=dict)
     torn: Sequence[str] = ()
     unread: Mapping[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from workers.training.wrapped_names import bare
 Tensors = dict[tuple[Stage, str], Tensor]
 
 
-class Watch:
+class ModuleWatch:
     """Keeps two tensors per module and direction; of a module that is computed again, the first."""
 
     def __init__(self, module: nn.Module) -> None:

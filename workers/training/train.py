@@ -36,7 +36,7 @@ from workers.training.elsewhere import operators_elsewhere
 from workers.training.features import Features, TrainingProgress, forwards_first
 from workers.training.features import made as made_features
 from workers.training.layers import Plan
-from workers.training.module_traces import Watch
+from workers.training.module_traces import ModuleWatch
 from workers.training.pieces import batches_of_ranks
 from workers.training.session import Outputs, Session, StageReport
 from workers.training.wrapped_names import bare
@@ -67,7 +67,7 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
         return program.run(case, session, module, report)
     optimizer = early or make_optimizer(case, module, features)
     masks = Masks(case.seed, case.part_rows, case.dtype, session.feed)
-    run = _Run(case, session, module, optimizer, report, Watch(module), forms, masks, features)
+    run = _Run(case, session, module, optimizer, report, ModuleWatch(module), forms, masks, features)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
     reported = structs.replace(
@@ -88,7 +88,7 @@ class _Run:
     module: nn.Module
     optimizer: torch.optim.Optimizer
     report: StageReport
-    watch: Watch
+    watch: ModuleWatch
     forms: Spelling
     masks: Masks
     features: Features

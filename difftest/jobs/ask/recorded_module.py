@@ -24,7 +24,7 @@ from difftest.ground.errors import UsageError
 from difftest.jobs.ask.own_model import describe_source
 from difftest.runs import layout
 from difftest.runs.layout import ARGUMENT, PARAMETER
-from difftest.runs.read import Run, read
+from difftest.runs.read import RecordedRun, read
 
 MOST_BYTES = 32 << 20
 """The size of the arrays that a case's file may hold."""
@@ -167,7 +167,7 @@ def recorded_case(wanted: Wanted, seed: int) -> Case:
     )
 
 
-def _arrays(run: Run, wanted: Wanted) -> dict[str, Any]:
+def _arrays(run: RecordedRun, wanted: Wanted) -> dict[str, Any]:
     """What the module was given on the first rank that has it."""
     if wanted.step not in run.steps:
         msg = f"{run.name} has no step {wanted.step}; recorded: {', '.join(map(str, run.steps))}"
@@ -190,7 +190,7 @@ def _arrays(run: Run, wanted: Wanted) -> dict[str, Any]:
 
 
 def _source(
-    run: Run, wanted: Wanted, arrays: Mapping[str, Any], plan: Mapping[str, tuple[int | None, ...]]
+    run: RecordedRun, wanted: Wanted, arrays: Mapping[str, Any], plan: Mapping[str, tuple[int | None, ...]]
 ) -> str:
     """The text of the file."""
     path, matched = wanted.path, SOURCE.fullmatch(wanted.source)
@@ -241,7 +241,7 @@ def _packed(arrays: Mapping[str, Any], path: str, numbers: Sequence[str], first:
     return base64.b64encode(packed.getvalue()).decode()
 
 
-def _dtype(run: Run, path: str) -> Any:  # noqa: ANN401  a DType
+def _dtype(run: RecordedRun, path: str) -> Any:  # noqa: ANN401  a DType
     """That of the module's output."""
     outputs = (
         tensor for rank in run.ranks for tensor in rank.tensors.values() if tensor.kind == layout.OUTPUT
@@ -249,7 +249,7 @@ def _dtype(run: Run, path: str) -> Any:  # noqa: ANN401  a DType
     return next((output.dtype for output in outputs if output.owner == path), "float32")
 
 
-def _plan(run: Run, path: str) -> tuple[Mesh, dict[str, tuple[int | None, ...]]]:
+def _plan(run: RecordedRun, path: str) -> tuple[Mesh, dict[str, tuple[int | None, ...]]]:
     """The mesh of the module's parameters, by the axes that difftest has, and how each axis cuts them."""
     prefix = f"{path}." if path else ""
     placed = {
@@ -267,7 +267,7 @@ def _plan(run: Run, path: str) -> tuple[Mesh, dict[str, tuple[int | None, ...]]]
     return Mesh(tuple(zip(_names(run, axes), (size for _, size in axes), strict=True))), cuts
 
 
-def _names(run: Run, axes: tuple[tuple[str, int], ...]) -> list[str]:
+def _names(run: RecordedRun, axes: tuple[tuple[str, int], ...]) -> list[str]:
     """The axes' names where difftest has them; else the data's is `dp_shard`, and another `tp`."""
     names = [name for name, _ in axes]
     if all(name in AXIS_NAMES for name in names):

@@ -12,14 +12,14 @@ from difftest.ground.errors import InfrastructureError
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Outcome
-from difftest.records.bundle import Recorder
+from difftest.records.bundle import BundleWriter
 from difftest.records.bundle_lines import EVIDENCE, Who
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.resume import CampaignRecord
 
 
-class Recording:
+class BundleRecording:
     """Runs cases in child processes of this one, and keeps every outcome.
 
     At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
@@ -29,7 +29,7 @@ class Recording:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: BundleWriter,
         backends: Mapping[str, BackendTraits],
         workers: int,
         working: Working,

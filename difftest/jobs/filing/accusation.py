@@ -34,7 +34,7 @@ MOST_ELEMENTS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class AccusedProgram:
     """What XLA compiles: scripts, of which the first that it gets wrong counts, or a module."""
 
     scripts: tuple[str, ...] = ()
@@ -77,14 +77,14 @@ def _numbers(given: Sequence[Array], results: Sequence[Array]) -> Iterator[str]:
                 yield f"// {word} {number}: {np.asarray(array).tolist()}"
 
 
-def program_of(target: Path, environment: str | None, *, trust: bool = False) -> Program:
+def program_of(target: Path, environment: str | None, *, trust: bool = False) -> AccusedProgram:
     """The program that a finding's folder, the name of a known fault, a script or a module names.
 
     `UsageError` for anything else.
     """
     fault = next((one for one in read_faults() if str(target) in (one.name, f"{one.name}.py")), None)
     if fault is not None and not target.exists():
-        return Program(scripts=scripts_of(fault), python=_python(environment))
+        return AccusedProgram(scripts=scripts_of(fault), python=_python(environment))
     if target.is_dir():
         finding = read_finding(target).finding
         backend = finding.divergence.backend
@@ -92,14 +92,16 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
         if extra:
             msg = f"{str(target)!r} has no reproducer; `difftest reproducer {target}` writes one"
             raise UsageError(msg)
-        return Program(scripts=(text,), python=_python(environment) if environment else python_of(backend))
+        return AccusedProgram(
+            scripts=(text,), python=_python(environment) if environment else python_of(backend)
+        )
     if not target.is_file():
         msg = f"{str(target)!r} is no finding, no file, and no known fault of XLA; known faults: {_allowed()}"
         raise UsageError(msg)
     if target.suffix == ".py":
-        return Program(scripts=(read_script(target, trust=trust)[0],), python=_python(environment))
+        return AccusedProgram(scripts=(read_script(target, trust=trust)[0],), python=_python(environment))
     text = read_limits.read(target, read_limits.MOST_SCRIPT_BYTES).decode(errors="replace")
-    return Program(module=text, python=_python(environment))
+    return AccusedProgram(module=text, python=_python(environment))
 
 
 def scripts_of(fault: KnownFault) -> tuple[str, ...]:
@@ -108,7 +110,7 @@ def scripts_of(fault: KnownFault) -> tuple[str, ...]:
     return tuple(script.text for script in made if script)
 
 
-def accuse(program: Program, *, whole: bool = False) -> Accusation:
+def accuse(program: AccusedProgram, *, whole: bool = False) -> Accusation:
     """The pass that is at fault for what a program shows; unless `whole`, with the smallest module for it."""
     if program.module:
         verdict = of_module(program.module, program.python)

@@ -67,7 +67,7 @@ class HaltError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class DraftChain:
     """How findings are taken to their drafts.
 
     `machine` runs cases, `say` gets a line when a stage begins or ends. A reduction runs at most `budget`
@@ -175,7 +175,9 @@ class Chain:
 
         self.say("passes: evaluates the module after every pass of XLA")
         scripts = (read_text(filing.folder / SCRIPT),)
-        program = accusation.Program(scripts=scripts, python=python_of(filing.finding.divergence.backend))
+        program = accusation.AccusedProgram(
+            scripts=scripts, python=python_of(filing.finding.divergence.backend)
+        )
         with Working("passes", counts=False):
             made = accusation.accuse(program)
         self.say(f"passes: {made.sentence()}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.filing.script_runs import SECONDS, execute
-from difftest.passes.guilty import Call
+from difftest.passes.guilty import ModuleRun
 from difftest.passes.snapshots import FLAGS, Dump, announced, read_dumps
 
 DRIVER = """
@@ -142,7 +142,7 @@ class PassRun:
     """
 
     dumps: tuple[Dump, ...]
-    calls: tuple[tuple[str, str, Call], ...]
+    calls: tuple[tuple[str, str, ModuleRun], ...]
     status: int | None
     output: str
     failure: str
@@ -154,7 +154,7 @@ class PassRun:
         last = self.dumps[-1]
         return not last.finished or not any(call.results for call in self.calls_of(last))
 
-    def calls_of(self, dump: Dump) -> list[Call]:
+    def calls_of(self, dump: Dump) -> list[ModuleRun]:
         """The calls of a module: those of its name and parameters, of programs of a name in turn."""
         name, dims = _word(dump), [parameter.shape.dims for parameter in dump.first.module.entry.parameters]
         fitting = [
@@ -213,14 +213,14 @@ def _ran(command: list[str], folder: Path, dump: Path) -> PassRun:
     )
 
 
-def _calls(folder: Path) -> Sequence[tuple[str, str, Call]]:
-    calls = list[tuple[str, str, Call]]()
+def _calls(folder: Path) -> Sequence[tuple[str, str, ModuleRun]]:
+    calls = list[tuple[str, str, ModuleRun]]()
     for file in sorted(folder.glob("call*.npz")):
         with np.load(file) as kept:
             arrays: dict[str, Any] = {key: kept[key] for key in kept.files}
         given = tuple(arrays[key] for key in _keys(arrays, "a"))
         made = tuple(arrays[key] for key in _keys(arrays, "r"))
-        calls.append((str(arrays["name"]), str(arrays["program"]), Call(arguments=given, results=made)))
+        calls.append((str(arrays["name"]), str(arrays["program"]), ModuleRun(arguments=given, results=made)))
     return calls
 
 

@@ -20,7 +20,7 @@ from difftest.ground.errors import NoTimeError
 from difftest.ground.inherited import by_scripts
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.campaign.interruption import require_uninterrupted
-from difftest.records.script_ending import HANG_AFTER_SECONDS, Ending
+from difftest.records.script_ending import HANG_AFTER_SECONDS, ScriptEnding
 
 SECONDS = 300.0
 """How long a script may take, imports and the wait for a hang included."""
@@ -122,7 +122,7 @@ def run_script(
     script ends by an exception or a crash and says one of these texts, and it is not there where the script
     ends with status 0.
     """
-    ending = Ending.of(text)
+    ending = ScriptEnding.of(text)
     if ending and ending.hangs:
         seconds = min(seconds, HANG_AFTER_SECONDS)
     with own_folder("reproducer") as folder:
@@ -137,7 +137,7 @@ def run_script(
 
 def concluded(text: str, status: int, out: str, log: str, raises: Sequence[str] = ()) -> ScriptRun:
     """What a script that ended with `status` says of its fault; `out` and `log` are what it printed."""
-    ending = Ending.of(text)
+    ending = ScriptEnding.of(text)
     output = out if status == 0 else out + log
     lines = set(out.splitlines())
     if ending:

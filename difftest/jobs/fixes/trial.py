@@ -14,13 +14,13 @@ from difftest.ground.plugins import within
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.fixes.fault_cases import FaultCases, counterexamples
 from difftest.jobs.fixes.neighbours import neighbours
-from difftest.jobs.fixes.verdict import Pair, Role, Validated, validated
+from difftest.jobs.fixes.verdict import CasePair, Role, Validated, validated
 from difftest.jobs.watch.case_states import CaseState, case_state
 from difftest.records.corpus import Corpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class FixTrial:
     """A fix to be tried: the environment `before` it and the one `after` it, by name; empty is this Python.
 
     At most so many `neighbours` and `others`, which are cases of other faults, for each of the `subjects`,
@@ -37,7 +37,7 @@ class Trial:
     say: Callable[[str], None] = print
 
 
-def tried(trial: Trial) -> Iterator[tuple[str, Validated]]:
+def tried(trial: FixTrial) -> Iterator[tuple[str, Validated]]:
     """The verdict on each fault, by its name.
 
     Cases for which there was no time are left out, but for the fault's own: `NoTimeError` then.
@@ -53,7 +53,7 @@ def tried(trial: Trial) -> Iterator[tuple[str, Validated]]:
             yield subject.name, _validated(trial, oracle_once(until(campaign, trial.end)), subject)
 
 
-def _validated(trial: Trial, campaign: Campaign, subject: FaultCases) -> Validated:
+def _validated(trial: FixTrial, campaign: Campaign, subject: FaultCases) -> Validated:
     """The verdict on one fault, by the first of its cases that shows it without the fix."""
     for case, backend in subject.cases:
         own = _pair(trial, campaign, subject, (Role.CASE, f"its case {case.id}", case, backend))
@@ -69,19 +69,23 @@ def _validated(trial: Trial, campaign: Campaign, subject: FaultCases) -> Validat
     return validated(pairs)
 
 
-def _others(trial: Trial, subject: FaultCases, case: Case, backend: str) -> Iterator[tuple[Role, str, Case]]:
+def _others(
+    trial: FixTrial, subject: FaultCases, case: Case, backend: str
+) -> Iterator[tuple[Role, str, Case]]:
     for kind, words, near in neighbours(case, trial.neighbours):
         yield Role.NEIGHBOUR, f"{kind}: {words}", near
     for other in counterexamples(subject, case, backend, trial.others):
         yield Role.COUNTEREXAMPLE, f"a case of another fault, {other.id}", other
 
 
-def _pair(trial: Trial, campaign: Campaign, subject: FaultCases, what: tuple[Role, str, Case, str]) -> Pair:
+def _pair(
+    trial: FixTrial, campaign: Campaign, subject: FaultCases, what: tuple[Role, str, Case, str]
+) -> CasePair:
     role, words, case, backend = what
     before = case_state(campaign, case, within(backend, trial.before))
     decided = before.state != "unclear"  # else the fix is not run: nothing could be compared with it
     after = case_state(campaign, case, within(backend, trial.after)) if decided else before
-    pair = Pair(
+    pair = CasePair(
         role=role,
         words=words,
         case=case.id,

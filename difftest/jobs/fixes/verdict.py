@@ -56,7 +56,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class CasePair:
     """One case before the fix and with it; `words` say what it is, as `3 ranks on tp`.
 
     `fault_before` and `fault_after` are the faults that it showed: `subject` is the one to be fixed, other
@@ -103,15 +103,15 @@ class Validated:
     """The verdict on a fix: `fix`, and the pairs that it broke."""
 
     fix: Fix
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CasePair, ...]
 
     @property
-    def broken(self) -> tuple[Pair, ...]:
+    def broken(self) -> tuple[CasePair, ...]:
         """The cases that were right before the fix and are wrong with it."""
         return tuple(pair for pair in self.pairs if pair.outcome is Outcome.BROKE)
 
 
-def validated(pairs: Iterable[Pair]) -> Validated:
+def validated(pairs: Iterable[CasePair]) -> Validated:
     """The verdict on all pairs, of which one is the case's own."""
     pairs = tuple(pairs)
     own = next(pair for pair in pairs if pair.role is Role.CASE)

@@ -15,7 +15,7 @@ from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.installed import pythons
 from difftest.jobs.installed.pythons import find_uv
-from difftest.jobs.installed.recipes import Recipe, require_space
+from difftest.jobs.installed.recipes import EnvironmentRecipe, require_space
 
 COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
 """What a package needs besides its own requirements: torch_xla does not require torch, and works with its own
@@ -71,7 +71,7 @@ def make(
 
 
 def make_of(
-    chosen: Recipe,
+    chosen: EnvironmentRecipe,
     folder: Path,
     requirements: Sequence[str],
     announce: Callable[[], object],

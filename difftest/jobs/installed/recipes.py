@@ -22,7 +22,7 @@ GIBIBYTE = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class EnvironmentRecipe:
     """One environment: `requirements` beside difftest's own; `gibibytes` on disk and `minutes` to make it.
 
     Both are rough: with the CUDA libraries that torch's wheels require, on a fast network. `python` is the
@@ -39,22 +39,22 @@ class Recipe:
 
 
 RECIPES = {
-    "newest": Recipe(about="the newest torch, without XLA", requirements=(NEWEST_TORCH,)),
-    "torch_tpu": Recipe(
+    "newest": EnvironmentRecipe(about="the newest torch, without XLA", requirements=(NEWEST_TORCH,)),
+    "torch_tpu": EnvironmentRecipe(
         about="TorchTPU, with XLA:CPU in place of a TPU",
         requirements=(NEWEST_TORCH, f"torch_tpu=={NEWEST['torch_tpu']}", "xla-cpu-pjrt==0.0.1"),
         gibibytes=8,
     ),
-    "torch_xla": Recipe(
+    "torch_xla": EnvironmentRecipe(
         about="the last torch_xla, with its torch",
         requirements=("torch==2.9.0", "torch_xla==2.9.0", "jax==0.7.1", "jaxlib==0.7.1"),
         gibibytes=8,
     ),
-    "torchax": Recipe(
+    "torchax": EnvironmentRecipe(
         about="torchax on the newest JAX that it works with",
         requirements=("torch==2.9.0", "torchax==0.0.13", "jax==0.10.2", "flax"),
     ),
-    "jax": Recipe(
+    "jax": EnvironmentRecipe(
         about="the newest XLA that jaxlib has, for scripts alone",
         requirements=(f"jax=={NEWEST['jaxlib']}", f"jaxlib=={NEWEST['jaxlib']}"),
         gibibytes=1,
@@ -79,7 +79,7 @@ ANY = re.compile(rf"(?P<package>{'|'.join(RELEASED)})==(?P<version>[0-9][0-9a-z.
 ALLOWED = ", ".join((*RECIPES, *(f"{package}==VERSION" for package in RELEASED)))
 
 
-def recipe(wanted: str) -> tuple[str, Recipe]:
+def recipe(wanted: str) -> tuple[str, EnvironmentRecipe]:
     """The name of an environment and its recipe; `UsageError` for one that there is not.
 
     The package index says which Python a release that is no recipe needs.
@@ -92,7 +92,7 @@ def recipe(wanted: str) -> tuple[str, Recipe]:
     raise UsageError(msg)
 
 
-def of_release(package: str, version: str, address: str = "") -> tuple[str, Recipe]:
+def of_release(package: str, version: str, address: str = "") -> tuple[str, EnvironmentRecipe]:
     """The name of the environment of a release, and its recipe; `address` is as in `index.releases`."""
     base, pinned = RELEASED[package]
     requirements = tuple(
@@ -109,7 +109,7 @@ def of_release(package: str, version: str, address: str = "") -> tuple[str, Reci
     return f"{package}_{version.partition('+')[0]}", chosen
 
 
-def everything(chosen: Recipe) -> tuple[str, ...]:
+def everything(chosen: EnvironmentRecipe) -> tuple[str, ...]:
     """All that is installed: the recipe's requirements and, where backends run, difftest's own and Ray.
 
     Ray has the version that it has here. difftest itself is not installed: the runs use the one that starts
@@ -125,7 +125,7 @@ def everything(chosen: Recipe) -> tuple[str, ...]:
     return (*chosen.requirements, *own, *(f"{name}=={version}" for name, version in shared.items()))
 
 
-def require_space(chosen: Recipe, folder: Path) -> None:
+def require_space(chosen: EnvironmentRecipe, folder: Path) -> None:
     """Raises `InfrastructureError` where the disk has no room for an environment."""
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(there).free / GIBIBYTE

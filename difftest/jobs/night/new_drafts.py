@@ -13,7 +13,7 @@ from difftest.findings.triage import Status
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError, NoTimeError, UsageError
 from difftest.jobs.ask.targets import FindingTarget
-from difftest.jobs.filing.chain import Chain, HaltError, own_alone
+from difftest.jobs.filing.chain import DraftChain, HaltError, own_alone
 from difftest.jobs.filing.quotations import MOST_A_DAY
 from difftest.jobs.filing.script_runs import ending_at
 from difftest.judge.fingerprint import readable
@@ -59,7 +59,7 @@ def file_findings(
         if time.monotonic() > end:
             break
         name = finding.fingerprint
-        chain = Chain(
+        chain = DraftChain(
             machine=machine,
             say=lambda line, name=name: click.echo(f"  {readable(name)}: {line}", err=True),  # type: ignore[misc]
             budget=REDUCTION_BUDGET,

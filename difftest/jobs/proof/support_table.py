@@ -15,7 +15,7 @@ SAMPLE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class PathSupport:
     """One path on one backend: how many cases it supports, and why not the others, commonest first."""
 
     path: str
@@ -32,7 +32,7 @@ class Support:
         return f"{min(max(self.supported / self.cases, 0.01), 0.99):.0%}" if self.supported else "no"
 
 
-def table(cases: Iterable[Case], backends: Mapping[str, BackendTraits]) -> list[Support]:
+def table(cases: Iterable[Case], backends: Mapping[str, BackendTraits]) -> list[PathSupport]:
     """A row for every path among `cases` and every backend."""
     by_path: dict[str, list[Case]] = {}
     for case in cases:
@@ -44,10 +44,10 @@ def table(cases: Iterable[Case], backends: Mapping[str, BackendTraits]) -> list[
     ]
 
 
-def _row(path: str, cases: list[Case], name: str, backend: BackendTraits) -> Support:
+def _row(path: str, cases: list[Case], name: str, backend: BackendTraits) -> PathSupport:
     reasons = [backend.unsupported(case) for case in cases]
     counted = Counter(reason for reason in reasons if reason)
-    return Support(
+    return PathSupport(
         path=path,
         backend=name,
         supported=reasons.count(None),
@@ -56,7 +56,7 @@ def _row(path: str, cases: list[Case], name: str, backend: BackendTraits) -> Sup
     )
 
 
-def markdown(rows: list[Support]) -> str:
+def markdown(rows: list[PathSupport]) -> str:
     """The table in Markdown: a row for each path, a column for each backend."""
     backends = list(dict.fromkeys(row.backend for row in rows))
     lines = [f"| path | {' | '.join(backends)} |", f"|---|{'---|' * len(backends)}"]

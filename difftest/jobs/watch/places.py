@@ -12,25 +12,25 @@ from difftest.jobs.watch.releases import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ReleasePython:
     """The Python of a release. `environment` is the name of its environment; empty for this one."""
 
     python: str
     environment: str = ""
 
 
-def place(release: Release, say: Callable[[str], None], address: str = "") -> Place:
+def place(release: Release, say: Callable[[str], None], address: str = "") -> ReleasePython:
     """Where a release is; its environment is made where there is none, and `say` announces that.
 
     `address` is that of a further package index. `InfrastructureError` where it cannot be made.
     """
     if (installed.version(release.package) or "").partition("+")[0] == release.version:
-        return Place(python=sys.executable)
+        return ReleasePython(python=sys.executable)
     for name in made_environments.names():
         if f"{release.package}=={release.version}" in made_environments.requirements(
             made_environments.home() / name
         ):
-            return Place(python=str(made_environments.python(name)), environment=name)
+            return ReleasePython(python=str(made_environments.python(name)), environment=name)
     name, chosen = of_release(release.recipe, release.version, address)
     folder = made_environments.home() / name
 
@@ -42,4 +42,4 @@ def place(release: Release, say: Callable[[str], None], address: str = "") -> Pl
         )
 
     python = make_of(chosen, folder, everything(chosen), announce, address)
-    return Place(python=str(python), environment=name)
+    return ReleasePython(python=str(python), environment=name)

@@ -24,7 +24,7 @@ from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_
 from difftest.jobs.filing.script_runs import SECONDS, ending_at
 from difftest.jobs.watch.case_states import case_state
 from difftest.jobs.watch.journal import Journal
-from difftest.jobs.watch.places import Place, place
+from difftest.jobs.watch.places import ReleasePython, place
 from difftest.jobs.watch.releases import Release
 from difftest.jobs.watch.sample import Sample, of_corpus, of_faults, spread
 from difftest.jobs.watch.script_states import PARTITIONERS, ScriptState, partitioners, variables_of
@@ -155,7 +155,7 @@ def _scripts(faults: Sequence[KnownFault], release: Release) -> Iterator[_Script
 
 
 def _run_scripts(
-    request: Watch, journal: Journal, release: Release, where: Place, scripts: Sequence[_Script]
+    request: Watch, journal: Journal, release: Release, where: ReleasePython, scripts: Sequence[_Script]
 ) -> None:
     """Runs scripts, those with the same variables in forks of the same Python."""
     expected = _expected(request, journal, release)
@@ -218,7 +218,7 @@ def _of_case(release: Release, sample: Sample) -> Tried:
 
 
 def _run_cases(
-    request: Watch, journal: Journal, release: Release, where: Place, cases: Sequence[Sample]
+    request: Watch, journal: Journal, release: Release, where: ReleasePython, cases: Sequence[Sample]
 ) -> None:
     """Runs cases on backends in the environment of a release, each beside the oracle of this one."""
     from workers.backends import candidates
