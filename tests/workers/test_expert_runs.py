@@ -1,12 +1,11 @@
 """Experts in real processes: every way of rows agrees, and a planted fault shows."""
 
-from itertools import product
 from typing import Any
 
 import msgspec
 import pytest
 from installed_packages import needs
-from real_runs import agrees, oracle_trace
+from real_runs import agrees, oracle_trace, shared
 from sharded_cases import S0, S1, R, a_sharded_case
 
 from difftest.cases.case import Case, Data, Training
@@ -62,12 +61,21 @@ def assert_agrees(case: Case, backend: str = BACKEND) -> None:
     assert agrees(case, backend, outcome), outcome
 
 
-@pytest.mark.parametrize(
-    ("exchange", "multiplied"),
-    [*product(("functional", "nn", "padded", "gathered"), ("loop",)), ("nn", "grouped"), ("nn", "batched")],
-)
-def test_every_way_of_rows_agrees(exchange: Exchange, multiplied: Product) -> None:
-    assert_agrees(with_experts(dispatch=Dispatch(exchange=exchange, product=multiplied), shared=4))
+WAYS: dict[tuple[Exchange, Product], Case] = {
+    (exchange, multiplied): with_experts(dispatch=Dispatch(exchange=exchange, product=multiplied), shared=4)
+    for exchange, multiplied in (
+        *(("functional", "loop"), ("nn", "loop"), ("padded", "loop"), ("gathered", "loop")),
+        *(("nn", "grouped"), ("nn", "batched")),
+    )
+}
+"""A case of every exchange of rows, and of every product."""
+
+by_its_way = shared(WAYS, BACKEND)
+
+
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
+def test_every_way_of_rows_agrees(way: tuple[Exchange, Product]) -> None:
+    assert agrees(WAYS[way], BACKEND, outcome := by_its_way(way)), outcome
 
 
 @pytest.mark.parametrize("exchange", ["functional", "gathered"])
