@@ -61,12 +61,13 @@ def assert_agrees(case: Case, backend: str = BACKEND) -> None:
     assert agrees(case, backend, outcome), outcome
 
 
-WAYS: dict[tuple[Exchange, Product], Case] = {
-    (exchange, multiplied): with_experts(dispatch=Dispatch(exchange=exchange, product=multiplied), shared=4)
-    for exchange, multiplied in (
-        *(("functional", "loop"), ("nn", "loop"), ("padded", "loop"), ("gathered", "loop")),
-        *(("nn", "grouped"), ("nn", "batched")),
-    )
+NN: Exchange = "nn"
+LOOP: Product = "loop"
+EXCHANGES: tuple[Exchange, ...] = ("functional", "nn", "padded", "gathered")
+PRODUCTS: tuple[Product, ...] = ("grouped", "batched")
+WAYS = {
+    way: with_experts(dispatch=Dispatch(exchange=way[0], product=way[1]), shared=4)
+    for way in (*((one, LOOP) for one in EXCHANGES), *((NN, one) for one in PRODUCTS))
 }
 """A case of every exchange of rows, and of every product."""
 
@@ -76,7 +77,7 @@ by_its_way = shared(WAYS, BACKEND)
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
 def test_every_way_of_rows_agrees(way: tuple[Exchange, Product]) -> None:
     """The reference has all rows in one process, so that it is the same for all ways."""
-    truth = oracle_trace(WAYS["functional", "loop"])
+    truth = oracle_trace(WAYS[NN, LOOP])
     comparison = compare(WAYS[way], BACKEND, "torch", truth, by_its_way(way))
     assert comparison.verdict == "agree", comparison.divergences[:1]
 

@@ -48,7 +48,8 @@ def moving(by: str, dims: tuple[int | None, ...]) -> Case:
     return a_sharded_case(GRID, (S0, R), COLUMNS, model=Model(layers=layers), rows=5)
 
 
-MOVES = {way: moving(*way) for way in product(CONVERSIONS, [(0, 0), (1, None), (None, 0), (1, 0)])}
+DIMS: list[tuple[int | None, ...]] = [(0, 0), (1, None), (None, 0), (1, 0)]
+MOVES = {way: moving(*way) for way in product(CONVERSIONS, DIMS)}
 moved = shared(MOVES, "torch_dtensor")
 
 
