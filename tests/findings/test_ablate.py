@@ -248,6 +248,9 @@ def test_findings_without_the_field_ablations_are_read(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: Path) -> None:
     needs("torch", reason="needs torch")
+    needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
+    from without_ray import without_ray  # noqa: PLC0415  it imports Ray
+
     from difftest.jobs.filing.reproduction import observe  # noqa: PLC0415
     from workers.isolate import sandbox  # noqa: PLC0415
 
@@ -264,9 +267,9 @@ def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: P
     finding = the_finding(campaign)
     assert (finding.divergence.backend, finding.divergence.symptom) == ("torch_dtensor", Symptom.MISMATCH)
     assert not isinstance(observe(finding, case), str)
-    done = CliRunner().invoke(
-        command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False
-    )
+    words = [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"]
+    with without_ray():
+        done = CliRunner().invoke(command, words, standalone_mode=False)
     changes = json.loads(done.stdout)["ablations"]
     assert changes["it runs on one device, unsharded"] == changes["torch_ddp runs it"] == DISAPPEARS
     assert changes["the dtype is bfloat16"].startswith(STAYS)

@@ -50,7 +50,7 @@ SWITCHED_OFF = ("nan_ignored_on_xla_on_jax",)
 RACES = ("first_collectives_race_on_xla",)
 """A race of threads needs CPUs that are free, which the tests of every change do not leave."""
 
-EACH = 4
+EACH = 8
 """One script in so many runs with every change, by its name; the others run in the nightly job.
 
 What they show depends on packages whose versions are pinned, and not on this project.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import answered
 from installed_packages import needs
 from machines import Machine, always, backend
 from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
@@ -316,8 +317,15 @@ def test_a_planted_fault_has_the_unique_name_of_its_function(
 @pytest.mark.slow
 @pytest.mark.xla
 def test_a_planted_defect_is_blamed_and_the_null_campaign_has_no_false_finding() -> None:
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
+    from without_ray import without_ray  # noqa: PLC0415  it imports Ray
+
     where = ("--paths", "data_parallel", "--backends", "torch_ddp,xla_ddp", "--max-world-size", "2")
-    result = measured("--defects", "parameter_left_out", "--cases", "3", "--seed", "19", *where)
+    how = ("--defects", "parameter_left_out", "--cases", "3", "--seed", "19")
+    with without_ray():
+        status, result = answered("selftest", *how, *where)
+    assert status == 0
     assert result["planted"]["detected"] == result["planted"]["defects"] == 2
     assert result["planted"]["blame_rate"] == 1.0
     assert result["null"]["runs"]

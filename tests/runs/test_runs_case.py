@@ -1,15 +1,17 @@
 """`difftest case --from`: the module of a recorded run as a case, with its inputs and placements."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from command_line import command
+from installed_packages import needs
 from recorded_scripts import in_ranks
 
 pytestmark = pytest.mark.slow
+needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+from without_ray import without_ray  # noqa: E402
 
 MODEL = """
 import torch
@@ -111,13 +113,9 @@ def test_a_recorded_module_becomes_a_case_with_its_placements(
     assert layer["source"] == "recorded_attn_1.py:build"
     assert {"model.py", "recorded_attn_1.py"} <= {*layer["files"]}
     Path("case.json").write_text(json.dumps(case))
-    replayed = subprocess.run(
-        [sys.executable, "-m", "difftest", "replay", "case.json", "--backends", "torch_fsdp", "--trust"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    with without_ray():
+        replayed = command("replay", "case.json", "--backends", "torch_fsdp", "--trust")
+    assert replayed.status == 0, replayed.output
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xla]
 needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
+from without_ray import without_ray  # noqa: E402
+
 SEED, CASES, PATH, RANKS, BACKEND = 60, 5, "data_parallel", 2, "xla_ddp"
 """A campaign in which each of the three cases that `BACKEND` runs shows a known fault of it."""
 
@@ -30,7 +32,8 @@ def is_control(line: Observation) -> bool:
 def test_a_real_backend_that_met_known_faults_alone_agrees_in_its_control(tmp_path: Path) -> None:
     where = ("--paths", PATH, "--seed", SEED, "--max-world-size", RANKS)
     how = ("--cases", CASES, "--programs", 0, "--backends", f"{BACKEND},torch_ddp", "--out", tmp_path)
-    done = command("run", *where, *how)
+    with without_ray():
+        done = command("run", *where, *how)
     assert done.status == 0, done.output
     assert f"{BACKEND} never agreed: running control case control-1" in done.output
     ours = [line for line in Corpus(tmp_path / CORPUS).observations() if line.backend == BACKEND]

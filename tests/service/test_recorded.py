@@ -1,14 +1,13 @@
 """A bundle that a real GPU recorded is compared with a new XLA run on this machine."""
 
 import json
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from command_line import answered, command
 from installed_packages import needs
 
 from difftest.records.bundle_archive import unpacked
@@ -20,13 +19,6 @@ FROM_A_GPU = Path(__file__).parents[1] / "data" / "cuda.zip"
 """Recorded on an H100; `docs/cuda.md` has the command."""
 
 
-def difftest(command: str) -> str:
-    words = [sys.executable, "-m", *shlex.split(command)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode < 2, done.stderr
-    return done.stdout
-
-
 def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
     """Return the ids of the cases that a backend ran, and what `difftest compare` says of them.
 
@@ -35,11 +27,12 @@ def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
     with unpacked([bundle]) as (there,):
         lines = [json.loads(line) for line in (there / "runs.jsonl").read_text().splitlines()]
         recorded = sorted({line["case"] for line in lines if line["index"] >= 0 and line["side"] != "oracle"})
-        cases = shlex.join(str(there / "cases" / f"{name}.json") for name in recorded)
-        difftest(f"difftest record {cases} --backends xla_spmd --out {folder / 'xla.zip'}")
-    return recorded, json.loads(
-        difftest(f"difftest compare {bundle} {folder / 'xla.zip'} --out {folder / 'out'} --json")
-    )
+        cases = [there / "cases" / f"{name}.json" for name in recorded]
+        done = command("record", *cases, "--backends", "xla_spmd", "--out", folder / "xla.zip")
+        assert done.status == 0, done.output
+    status, output = answered("compare", bundle, folder / "xla.zip", "--out", folder / "out")
+    assert status < 2
+    return recorded, output
 
 
 def test_git_does_not_ignore_the_bundle() -> None:

@@ -1,6 +1,7 @@
 """The whole service with real workers of torch and torch_xla on Ray.
 
-The tests run the front page's main job with fewer cases, replays, and a second campaign on the same corpus.
+The tests run the front page's main job with fewer cases; a replay, and a second campaign on the same corpus,
+run without Ray.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from command_line import answered
 from generated_cases import ALONE
 from installed_packages import needs
 from pages import FRONT, ROOT, blocks, shell_commands
@@ -25,6 +27,8 @@ from workers.backends import candidates
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
 needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 needs("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+from without_ray import without_ray  # noqa: E402
 
 CASES = 7
 """One case on every path; the second shows one of the two DTensor faults, the fourth the other."""
@@ -101,7 +105,8 @@ def test_every_path_and_backend_is_exercised(first: Path) -> None:
 
 def test_replaying_a_finding_reproduces_it(first: Path) -> None:
     fingerprint = named(first, MISSING_COORDINATE, "xla_tp")
-    status, summary = difftest("replay", str(first / "corpus" / fingerprint))
+    with without_ray():
+        status, summary = answered("replay", first / "corpus" / fingerprint)
     assert status == 1
     assert summary["reproduced"] == 1
 
@@ -128,7 +133,8 @@ def test_the_same_command_again_runs_nothing_and_has_the_same_findings(first: Pa
 def test_another_campaign_reports_nothing_as_new(first: Path) -> None:
     """The same cases, but none run twice, so that the campaign is another one."""
     again = ("--seed", "0", "--cases", "2", "--twice-every", "0", "--backends", "xla_dtensor")
-    status, summary = difftest("run", *again, "--out", str(first))
+    with without_ray():
+        status, summary = answered("run", *again, "--out", first)
     assert (status, summary["cases"], summary["resumed"]) == (0, 2, 0)
     assert summary["new"] == []
     assert summary["known"]

@@ -54,8 +54,8 @@ KINDS = (
 AGREEING = {
     **{kind: hooked(kind) for kind in KINDS},
     "every part": hooked("allreduce", msgspec.structs.replace(USUAL, accumulation=2)),
-    "alone": featured(local_steps=local()),
-    "from the start, three updates, Adam": featured(DATA, ADAM, local_steps=local(step=0, period=3)),
+    "alone": featured(PAIR, USUAL, local_steps=local()),
+    "from the start, three updates, Adam": featured(PAIR, ADAM, local_steps=local(step=0, period=3)),
     "pairs": featured(local_steps=local(together=2)),
     "more on three ranks": featured(uneven_inputs=uneven()),
     "more on one, divided by it": featured(DATA, ADAM, uneven_inputs=uneven(ranks=1, shrinking=True)),

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from installed_packages import needs
-from real_runs import agrees, oracle_trace, together
+from real_runs import agrees, oracle_trace, shared, together
 from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
@@ -112,10 +112,12 @@ SHARDINGS = {
 }
 
 
+fully_sharded = shared(SHARDINGS, "torch_fsdp")
+
+
 @pytest.mark.parametrize("name", SHARDINGS)
 def test_fully_sharded_training_agrees_with_every_option(name: str) -> None:
-    case = SHARDINGS[name]
-    assert agrees(case, "torch_fsdp", sandbox.run(case, "torch_fsdp"))
+    assert agrees(SHARDINGS[name], "torch_fsdp", fully_sharded(name))
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -145,10 +147,12 @@ REGIONS = {
 }
 
 
+tensor_parallel = shared(REGIONS, "torch_tp")
+
+
 @pytest.mark.parametrize("name", REGIONS)
 def test_tensor_parallel_training_agrees_with_what_it_cuts(name: str) -> None:
-    case = REGIONS[name]
-    assert agrees(case, "torch_tp", sandbox.run(case, "torch_tp"))
+    assert agrees(REGIONS[name], "torch_tp", tensor_parallel(name))
 
 
 def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:

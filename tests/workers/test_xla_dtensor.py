@@ -4,10 +4,11 @@ The tests show which of these work, and where the others fail.
 """
 
 import importlib.util
+from itertools import product
 
 import msgspec
 import pytest
-from real_runs import agrees, greatest_relative_error
+from real_runs import agrees, greatest_relative_error, shared
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
@@ -40,14 +41,23 @@ def move(width: int, by: str, dims: tuple[int | None, ...]) -> Redistribute:
     return Redistribute(width=width, dims=dims, by=by)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dims", [(0, 0), (1, None), (None, 0), (1, 0)], ids=str)
-@pytest.mark.parametrize("by", CONVERSIONS)
-def test_every_way_of_moving_a_distributed_tensor_preserves_it(by: str, dims: tuple[int | None, ...]) -> None:
-    """The inputs, activations that are sharded by columns, and the outputs of a model."""
+def moving(by: str, dims: tuple[int | None, ...]) -> Case:
+    """The inputs, activations that are sharded by columns, and the outputs of a model move."""
     first, *others = TALL.layers
     layers = (move(4, by, dims), first, move(8, by, dims), *others, move(9, by, dims))
-    case = a_sharded_case(GRID, (S0, R), COLUMNS, model=Model(layers=layers), rows=5)
-    assert greatest_relative_error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
+    return a_sharded_case(GRID, (S0, R), COLUMNS, model=Model(layers=layers), rows=5)
+
+
+DIMS: list[tuple[int | None, ...]] = [(0, 0), (1, None), (None, 0), (1, 0)]
+MOVES = {way: moving(*way) for way in product(CONVERSIONS, DIMS)}
+moved = shared(MOVES, "torch_dtensor")
+
+
+@pytest.mark.parametrize("way", MOVES, ids=str)
+def test_every_way_of_moving_a_distributed_tensor_preserves_it(
+    way: tuple[str, tuple[int | None, ...]],
+) -> None:
+    assert greatest_relative_error(MOVES[way], moved(way)) < TOLERANCE
 
 
 def test_partial_sums_are_redistributed_to_replicas() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import distributed
 from torch.distributed.algorithms import join
-from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.nn.parallel import DistributedDataParallel
 
 from difftest.cases.features.uneven_inputs import Options
 from workers.training.features import Hooks, TrainingProgress, require_wrapped
@@ -57,5 +55,6 @@ def having(options: Options, ranks: int) -> range:
 
 
 def _joinable(progress: TrainingProgress) -> list[Any]:
+    """The module, and an optimizer that communicates."""
     both = (progress.module, progress.optimizer)
-    return [one for one in both if isinstance(one, DistributedDataParallel | ZeroRedundancyOptimizer)]
+    return [one for one in both if isinstance(one, join.Joinable)]
