@@ -11,6 +11,7 @@ from difftest.cases.reversed_cuts import cut_in_reverse
 from difftest.ground.errors import UsageError
 from generators.cases import case_at, cases
 from generators.paths import chosen
+from reports.reproducer.refusal import refusal
 from workers.backends import load
 
 NEW = ("compositions", "listed_collectives", "strided_operands")
@@ -35,6 +36,11 @@ def test_a_program_of_strided_operands_has_one_that_two_axes_cut_in_the_other_or
         )
     ]
     assert in_two_orders
+
+
+def test_no_script_has_operands_cut_in_the_other_order() -> None:
+    case = case_at(0, 0, paths=("strided_operands",), max_world_size=4)
+    assert "in the reverse of mesh order" in (refusal(case, "torch_dtensor") or "")
 
 
 def test_on_few_ranks_one_axis_of_strided_operands_has_one() -> None:
