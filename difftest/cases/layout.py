@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 AXIS_NAMES = ("dp", "dp_replicate", "dp_shard", "tp", "cp", "pp", "ep")
-MOST_AXES = 3
+MOST_AXES = 4
 MOST_RANKS = 64
 MOST_REMEMBERED = 1 << 14
 """For how many placements it is remembered which rank holds what: a comparison asks for few, but often."""

@@ -101,6 +101,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `local_map`: where activations leave a DTensor and come back, it is by torch's `local_map`.
     * `inference`: a program of operators none of whose tensors requires a gradient runs in `inference_mode`.
       Below it torch dispatches operators that it otherwise replaces by others, such as `square`.
+    * `strided`: operands of a program that two mesh axes cut along one dim are cut in the reverse of mesh
+      order (`difftest.cases.reversed_cuts`) where they are DTensors. FSDP over tensor parallelism does that.
     """
 
     pin_layout: bool = False
@@ -120,6 +122,7 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     unoptimised: bool = False
     bare_to_local: bool = False
     local_map: bool = False
+    strided: bool = False
 
 
 FeatureOption: TypeAlias = bool | int | float | str

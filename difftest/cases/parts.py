@@ -14,7 +14,8 @@ KINDS = (BLOCKS, FEATURES, OPTIONS)
 def parts(case: Case) -> Mapping[str, tuple[str, ...]]:
     """The names by kind, sorted; only kinds of which the case has something.
 
-    Options are those of its training that are not at their defaults, and those of a feature that are words.
+    Options are those of its training that are not at their defaults, those of a feature that are words, the
+    axes of a mesh of several, and what a collective is like. None names a parameter.
     """
     names = (
         (layer.block for _, layer in walk(case.model.layers) if isinstance(layer, BuildingBlock)),
@@ -37,13 +38,25 @@ def _options(case: Case) -> Iterator[str]:
         yield "clip_norm"
     if training.checkpointing:
         yield "torch_checkpoint" if case.forms.torch_checkpoint else "checkpointing"
-    for part, options in case.wrapping.items():
-        yield from (f"{part} {name}" for name, _ in option_resets(options))
-    yield from _of_pipeline(case)
+    yield from _of_parallelism(case)
     for feature in case.training_features:
         for name, value in feature.options.items():
             if isinstance(value, str) and value not in case.model.parameters():
                 yield f"{feature.name} {name} {value}"
+
+
+def _of_parallelism(case: Case) -> Iterator[str]:
+    if len(case.layout.mesh.axes) > 1:
+        yield f"mesh {' x '.join(case.layout.mesh.names)}"
+    wrapped = {**case.wrapping, "replication": case.replication, "spelling": case.forms}
+    for part, options in wrapped.items():
+        for name, _ in option_resets(options):
+            what, _, value = name.partition("=")
+            yield f"{part} {what if value in case.model.parameters() else name}"
+    yield from _of_pipeline(case)
+    for layer in case.model.layers:
+        if layer.BETWEEN_RANKS:
+            yield from (f"collective {feature}" for feature in layer.features())
 
 
 def _of_pipeline(case: Case) -> Iterator[str]:

@@ -106,4 +106,32 @@ def learned(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     )
 
 
+@functools.cache
+@st.composite
+def listed(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
+    """As `learned`: an `all_to_all` of uneven parts, or a functional `all_reduce` of one tensor or two."""
+    drawn = draw(learned(mesh=mesh, exact=exact))
+    if draw(st.booleans()):
+        nn = draw(weighted((3, True), (1, False)))
+        uneven = msgspec.structs.replace(
+            drawn,
+            operation="all_to_all",
+            reduction="sum",
+            learned="nn" if nn else "functional",
+            form=draw(st.sampled_from(("list", "single"))) if nn else "single",
+            parts="uneven",
+            width=1,
+        )
+        return msgspec.structs.replace(uneven, width=uneven.slices * draw(st.sampled_from((1, 2))))
+    form: Literal["single", "list"] = draw(weighted((1, "single"), (3, "list")))
+    return msgspec.structs.replace(
+        drawn,
+        operation="all_reduce",
+        reduction="sum" if exact else draw(weighted((2, "sum"), (1, "max"), (2, "min"))),
+        learned="functional",
+        form=form,
+        width=draw(st.sampled_from((2, 4) if form == "list" else (2, 1, 3, 4))),
+    )
+
+
 placements = kept_whole

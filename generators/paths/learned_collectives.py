@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layers.activation import Activation
@@ -15,6 +16,7 @@ from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
+from generators.chances import always
 from generators.layers.collective import learned
 from generators.models import Purpose
 from generators.paths import collectives, drawn_alone
@@ -51,20 +53,23 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
 
 @st.composite
 def completed(draw: st.DrawFn, *, case: Case) -> Case:
-    """Sometimes with a mean in place of a sum, or with one rank that gathers.
-
-    Usual numbers of float32 where the greatest or the least is taken, so that no two ranks have it.
-    """
+    """Sometimes with a mean in place of a sum, or with one rank that gathers; with `usual_numbers`."""
     exact = case.data.regime == "exact"
     layers = [
         draw(_varied(layer=layer, exact=exact)) if isinstance(layer, Collective) else layer
         for layer in case.model.layers
     ]
     case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=tuple(layers)))
-    if all(not isinstance(layer, Collective) or layer.reduction in {"sum", "avg"} for layer in layers):
-        return case
+    return draw(usual_numbers(case=case))
+
+
+def usual_numbers(*, case: Case) -> SearchStrategy[Case]:
+    """Usual numbers of float32 where the greatest or the least is taken, so that no two ranks have it."""
+    collected = (layer for layer in case.model.layers if isinstance(layer, Collective))
+    if all(layer.reduction in {"sum", "avg"} for layer in collected):
+        return always(case)
     data = msgspec.structs.replace(case.data, regime="normal")
-    return msgspec.structs.replace(case, data=data, dtype="float32")
+    return always(msgspec.structs.replace(case, data=data, dtype="float32"))
 
 
 @st.composite

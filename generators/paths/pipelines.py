@@ -12,7 +12,7 @@ from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
-from difftest.cases.layout import MOST_AXES, Layout, Mesh, Replicate, Shard
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Replication, Start
 from difftest.cases.pipelining import AXIS, FOLDED, SINGLE, Handed, Pipeline, Schedule
@@ -42,6 +42,7 @@ AXES = (
     (1, (AXIS, "dp_shard", "tp")),
 )
 REPLICATED, SHARDED = "dp_replicate", "dp_shard"
+MOST_AXES = 3
 MOST_LAYERS = 10
 MOST_ROUNDS = 3
 FEW = 10
@@ -181,7 +182,7 @@ def _hybrid(case: Case) -> Case:
     """As many ranks, of which two replicate where shards are over an even number; otherwise the same."""
     mesh = case.layout.mesh
     sizes = dict(mesh.axes)
-    if sizes.get(SHARDED, 1) % 2 or len(sizes) == MOST_AXES:
+    if sizes.get(SHARDED, 1) % 2 or len(sizes) >= MOST_AXES:
         return case
     at = mesh.names.index(SHARDED)
     halves = ((REPLICATED, 2), (SHARDED, sizes[SHARDED] // 2))

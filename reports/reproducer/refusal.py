@@ -6,6 +6,7 @@ from difftest.cases.case import Case
 from difftest.cases.feature import has
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.own import Own
+from difftest.cases.reversed_cuts import cut_in_reverse
 from difftest.cases.routed import routed
 from difftest.cases.twins import is_twin
 from reports.reproducer import blocks, features, own
@@ -22,6 +23,8 @@ def refusal(case: Case, backend: str) -> str | None:
     if backend not in there:
         what = "a twin on " if of_twin else ""
         return f"there is no template for {what}backend {backend!r}; there are: {', '.join(there)}"
+    if cut_in_reverse(case):
+        return "no template has operands that two mesh axes cut in the reverse of mesh order"
     return None if case.model.is_program else _training_refusal(case, backend)
 
 

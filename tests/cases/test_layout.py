@@ -100,8 +100,8 @@ def test_two_axes_shard_one_dim_in_the_order_of_the_mesh() -> None:
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ((), "mesh has 0 axes; allowed: 1 to 3"),
-        (tuple((name, 1) for name in AXIS_NAMES[:4]), "mesh has 4 axes; allowed: 1 to 3"),
+        ((), "mesh has 0 axes; allowed: 1 to 4"),
+        (tuple((name, 1) for name in AXIS_NAMES[:5]), "mesh has 5 axes; allowed: 1 to 4"),
         ((("tp", 2), ("tp", 2)), "mesh axes ['tp', 'tp'] repeat a name; each must be unique"),
         ((("rows", 2),), f"mesh axis 'rows' is unknown; allowed: {', '.join(AXIS_NAMES)}"),
         ((("tp", 0),), "mesh axis 'tp' has size 0; the least is 1"),

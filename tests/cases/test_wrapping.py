@@ -80,6 +80,13 @@ def test_findings_and_coverage_name_them() -> None:
     assert {"sharding synced=every", "regions loss=rows"} < {*parts(case)["options"]}
 
 
+def test_coverage_counts_options_without_the_names_of_parameters() -> None:
+    case = a_case(NESTED, sequence=4)
+    name = next(iter(case.model.parameters()))
+    ignoring = msgspec.structs.replace(case, sharding=Sharding(ignored=name))
+    assert "sharding ignored" in parts(ignoring)["options"]
+
+
 @pytest.mark.parametrize(
     ("wrapped", "alone"),
     [

@@ -26,6 +26,7 @@ from difftest.records.evidence import DECIDED_BY
 WRONG = NumbersFacts(differing=8, elements=8, greatest=0.5, scale=1.0, floor=1e-7)
 SHARD = (("dp_shard", 2),)
 GROUPS = (("dp_replicate", 2), ("dp_shard", 2))
+ONE_SHARD = (("dp_shard", 2), ("ep", 1))
 PLAIN = Linear(inputs=4, outputs=4)
 SIZES = "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1"
 METADATA = "Attribute '_input_metadata' is invalid for this instance of _C._FunctionBase. Accessing this"
@@ -76,9 +77,22 @@ def learned(*mesh: tuple[str, int], **fields: object) -> Case:
     """A collective that gradients go through, between two layers; over the first axis of `mesh`."""
     axes = mesh or (("dp", 2),)
     shape = tuple(size for _, size in axes)
-    between = Collective(width=4, mesh=shape, **{"learned": "nn", **fields})  # type: ignore[arg-type]
-    layers = (Linear(inputs=3, outputs=4), between, Linear(inputs=between.outputs, outputs=2))
+    given = {"learned": "nn", "width": 4, **fields}
+    between = Collective(mesh=shape, **given)  # type: ignore[arg-type]
+    layers = (Linear(inputs=3, outputs=between.width), between, Linear(inputs=between.outputs, outputs=2))
     return a_case(layers, mesh=axes, batch=(S0,) * len(axes), path="learned_collectives")
+
+
+def listed(**fields: object) -> Case:
+    """As `learned`, on the path of lists and uneven parts."""
+    return replace(learned(**fields), path="listed_collectives")
+
+
+def strided(operation: str) -> Case:
+    """A collective of tensors with strides, and a layer behind it."""
+    first = Collective(operation=operation, width=4, mesh=(2,), memory="strided")  # type: ignore[arg-type]
+    layers = (first, Linear(inputs=first.outputs, outputs=2))
+    return a_case(layers, mesh=(("dp", 2),), batch=(S0,), path="collective_layouts")
 
 
 def staged(schedule: Schedule, *features: Feature) -> Case:
@@ -121,6 +135,12 @@ def wrong(
         nature=nature,
         facts=WRONG,
     )
+
+
+def infinite(backend: str) -> Divergence:
+    """Values that are not finite."""
+    shown = wrong(backend, "finite", Stage.FORWARD, "output")
+    return replace(shown, symptom=Symptom.NONFINITE)
 
 
 def updated(backend: str, **fields: str) -> Divergence:
@@ -198,6 +218,43 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
             "under Join",
         ),
         (updated("torch_fsdp"), orthogonal(nesterov=False), "feature.muon", "Muon: without Nesterov"),
+        (wrong("torch_fsdp1", nature=COUNTED), a_case(mesh=ONE_SHARD), "", "`HYBRID_SHARD` over one shard"),
+        (
+            infinite("torch_ddp"),
+            strided("scatter"),
+            "collective.memory=strided",
+            "with strides for one without",
+        ),
+        (
+            failed("torch_ddp", "ProcessGroupGloo::scatter: invalid tensor size at index 1"),
+            listed(operation="all_to_all", form="list", parts="uneven", width=6),
+            "",
+            "parts differ in size",
+        ),
+        (
+            failed("torch_ddp", OUTSIDE, "ValueError"),
+            listed(operation="all_to_all", form="list"),
+            "",
+            "`all_to_all` over gloo fails in a group",
+        ),
+        (
+            wrong("torch_ddp"),
+            listed(operation="all_reduce", learned="functional"),
+            "",
+            "takes the collective for the identity",
+        ),
+        (
+            failed("torch_pipeline", "Can't detach views in-place. Use detach() instead"),
+            a_case(mesh=(("pp", 2), ("tp", 2))),
+            "",
+            "returns a view",
+        ),
+        (
+            failed("torch_fsdp", "Weights only load failed", "UnpicklingError"),
+            featured("save_and_load", (("dp_replicate", 1), ("dp_shard", 2), ("tp", 2)), step=1),
+            "",
+            "no safe global",
+        ),
     ],
 )
 def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option: str, reason: str) -> None:
@@ -207,6 +264,22 @@ def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option:
 @pytest.mark.parametrize(
     ("shown", "case", "option"),
     [
+        # Several shards, another operation, even parts, another collective, no axis `tp`
+        (wrong("torch_fsdp1", nature=COUNTED), a_case(mesh=GROUPS), ""),
+        (infinite("torch_ddp"), strided("broadcast"), "collective.memory=strided"),
+        (
+            failed("torch_ddp", "ProcessGroupGloo::scatter: invalid tensor size at index 1"),
+            listed(operation="all_to_all", form="list"),
+            "",
+        ),
+        (failed("torch_ddp", OUTSIDE, "ValueError"), listed(operation="all_to_all"), ""),
+        (wrong("torch_ddp"), listed(operation="all_gather", learned="functional"), ""),
+        (failed("torch_pipeline", "Can't detach views in-place"), a_case(mesh=(("pp", 2),)), ""),
+        (
+            failed("torch_fsdp", "Weights only load failed", "UnpicklingError"),
+            featured("save_and_load", GROUPS, step=1),
+            "",
+        ),
         # Adafactor: parameters that are no DTensors, flat ones, XLA, another tensor, another optimizer
         (updated("torch_ddp"), ADAFACTOR, "feature.optimizer"),
         (updated("torch_fsdp1"), ADAFACTOR, "feature.optimizer"),

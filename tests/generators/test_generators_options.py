@@ -67,7 +67,7 @@ def test_activation_checkpointing_is_drawn_only_for_models_with_blocks(
     )
 
 
-ELSEWHERE = {"inference", "no_implicit_replication"}
+ELSEWHERE = {"inference", "no_implicit_replication", "strided"}
 """The forms that the schedule of operator programs takes, and the cases of users' models."""
 
 

@@ -77,6 +77,13 @@ def test_the_variant_alternates_with_the_index_of_the_case(requests: list[Reques
     assert variants == [variant.environment for variant in sides.TORCH.variants]
 
 
+def test_only_every_so_many_th_case_runs_as_a_variant(requests: list[Request]) -> None:
+    seldom = replace(campaign(requests), vary_every=2)
+    checks = [seldom.check((index, a_case())) for index in range(2)]
+    assert [[row.variants for row in check.rows] for check in checks] == [[1, 1], [0, 0]]
+    assert [name for name, _ in requests] == [ORACLE, "dp", "dp", "spmd", "spmd", ORACLE, "dp", "spmd"]
+
+
 def test_the_variant_of_xla_s_compiler_is_the_effort_that_the_case_has_not() -> None:
     """Two cases in a row, so one of both variants: the same again, and the other effort."""
     ran = list[bool]()

@@ -41,6 +41,11 @@ def test_pieces_that_gather_keys_train_as_the_whole() -> None:
     assert wrong == []
 
 
+def test_one_device_which_blame_asks_for_has_no_pieces() -> None:
+    case = in_pieces(causal=True).unsharded()
+    assert agrees(case, GATHERED, outcome := sandbox.run(case, GATHERED)), outcome
+
+
 @pytest.mark.parametrize("mesh", [RING, GRID], ids=str)
 def test_context_parallel_cuts_and_joins_sequences_of_a_model_without_attention(mesh: Mesh) -> None:
     """Its ring of kernels needs GPUs. Everything else of it runs here."""

@@ -23,9 +23,9 @@ PAIR = Mesh((("dp", 2),))
 
 
 def through(**fields: object) -> Case:
-    between = Collective(width=4, mesh=PAIR.shape, **{"learned": "nn", **fields})  # type: ignore[arg-type]
+    between = Collective(mesh=PAIR.shape, **{"learned": "nn", "width": 4, **fields})  # type: ignore[arg-type]
     last = Linear(inputs=between.outputs, outputs=2)
-    model = Model(layers=(Linear(inputs=3, outputs=4), between, last))
+    model = Model(layers=(Linear(inputs=3, outputs=between.width), between, last))
     return a_sharded_case(PAIR, model=model, training=Training(steps=1))
 
 
@@ -37,6 +37,28 @@ def test_gradients_of_sums_and_moves_are_those_of_one_device(operation: str) -> 
     case = through(operation=operation)
     outcome = sandbox.run(case, "torch_ddp")
     assert agrees(case, "torch_ddp", outcome), outcome
+
+
+@pytest.mark.parametrize("learned", ["nn", "functional"])
+def test_uneven_parts_of_one_tensor_come_back_as_on_one_device(learned: str) -> None:
+    case = through(operation="all_to_all", learned=learned, parts="uneven", width=6)
+    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"operation": "all_to_all", "form": "list", "parts": "uneven", "width": 6},
+        {"operation": "all_reduce", "learned": "functional", "form": "list"},
+        {"operation": "all_reduce", "learned": "functional"},
+    ],
+    ids=["a list of uneven parts", "coalesced", "functional"],
+)
+def test_what_the_path_of_listed_collectives_adds_is_known_to_fail(fields: dict[str, object]) -> None:
+    case = msgspec.structs.replace(through(**fields), path="listed_collectives")
+    outcome = sandbox.run(case, "torch_ddp")
+    first = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences[0]
+    assert read_ledger().entry(first, case, utc_today()), first.detail
 
 
 def test_the_gradient_of_a_mean_is_that_of_one_device_where_every_rank_has_it() -> None:

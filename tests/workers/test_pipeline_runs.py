@@ -105,6 +105,11 @@ def test_data_axes_within_the_stages_agree(
     assert_agrees(piped(Mesh((("pp", 2), (axis, 2))), sharded, schedule=schedule, cuts=cuts, scaled=True))
 
 
+def test_hybrid_sharding_beside_tensor_parallelism_within_the_stages_agrees() -> None:
+    mesh = Mesh((("pp", 2), ("dp_replicate", 2), ("dp_shard", 1), ("tp", 2)))
+    assert_agrees(piped(mesh, (R, R, S0, S0), schedule="1F1B"))
+
+
 def test_zero_bubble_does_not_reduce_gradients_of_stages_in_ddp_which_is_known() -> None:
     case = piped(Mesh((("pp", 2), ("dp", 2))), schedule="InterleavedZeroBubble", cuts=FOUR)
     first = divergences_of(case)[0]

@@ -47,6 +47,8 @@ def session(
 
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
         joined = _context.wrapped(member)
+        if case.world_size == 1:  # no axis has pieces
+            yield joined
+            return
         attend = ring.GatheredKeys(member.mesh[ring.AXIS], Attention(case, joined.environment)).attend
-        operators = replace(joined.operators, attend=attend)
-        yield replace(joined, operators=operators) if case.world_size > 1 else joined
+        yield replace(joined, operators=replace(joined.operators, attend=attend))

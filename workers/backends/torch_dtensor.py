@@ -9,13 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 from msgspec import structs
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, replicated
+from difftest.cases.reversed_cuts import cut_in_reverse
 from workers import sides
-from workers.torch import devices, process_groups
+from workers.torch import devices, process_groups, strided
 from workers.torch.shares import share
 from workers.training import redistribution, regions
 from workers.training.pieces import dtensor_placements
@@ -100,7 +102,8 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
 
     layout, placed = member.case.layout, {}
     for name, parameter in module.named_parameters():
-        tensor = _distributed(member, parameter.detach(), layout.parameters[name])
+        reverse = name in cut_in_reverse(member.case)
+        tensor = _distributed(member, parameter.detach(), layout.parameters[name], reverse=reverse)
         placed[parameter] = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
     for path, inner in module.named_modules():
         for name, parameter in inner.named_parameters(recurse=False):
@@ -116,18 +119,25 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     return module
 
 
-def _distributed(member: process_groups.Member, tensor: "Tensor", placements: Placements) -> "Tensor":
+def _distributed(
+    member: process_groups.Member, tensor: "Tensor", placements: Placements, *, reverse: bool = False
+) -> "Tensor":
     """A host tensor that every rank has, as a DTensor.
 
     The ranks of a program each cut their own, because `distribute_tensor` has no partial sums, and fails at
-    some empty pieces (torch 2.9.0).
+    some empty pieces (torch 2.9.0). With `reverse` two axes cut one dim in the reverse of mesh order.
     """
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     case, where = member.case, dtensor_placements(placements)
     if not case.model.is_program:
         return distribute_tensor(tensor.to(member.device), member.mesh, where)
-    held = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
+    if reverse:
+        where = strided.reversed_cuts(where, case.layout.mesh)
+        own = strided.held(tensor.shape, where, case.layout.mesh, member.rank)
+        held = tensor[np.ix_(*own)].to(member.device)
+    else:
+        held = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
     shape, stride = tensor.shape, tensor.stride()
     return DTensor.from_local(held, member.mesh, where, run_check=False, shape=shape, stride=stride)
 

@@ -17,8 +17,37 @@ from workers.training.parcels import packed, unpacked
 
 def carried_out(tensor: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     """One rank's side of the collective, for its rows; it is differentiable."""
+    if spec.parts == "uneven":
+        return _uneven(tensor, spec, group) * spec.factor
+    if spec.learned == "functional" and spec.operation == "all_reduce":
+        return unpacked(_reduced(packed(tensor, spec), spec, group)) * spec.factor
     called = _functional if spec.learned == "functional" else NN[spec.operation]
     return unpacked([called(parcel, spec, group) for parcel in packed(tensor, spec)]) * spec.factor
+
+
+def _reduced(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
+    """By the functional collectives, whose autograd is that of the operators that they dispatch."""
+    functional = cast("Any", functional_collectives)
+    if spec.form == "list":
+        done = functional.all_reduce_coalesced(parcels, spec.reduction, group)
+    else:
+        done = [functional.all_reduce(parcels[0], spec.reduction, group)]
+    return [cast("Tensor", functional.wait_tensor(one)) for one in done]
+
+
+def _uneven(tensor: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    """An `all_to_all` whose parts differ; a list of them is one tensor for each rank."""
+    columns, rank = tensor.movedim(1, 0).contiguous(), group.rank()
+    sent, received = list(spec.sent(rank)), list(spec.received(rank))
+    if spec.learned == "functional":
+        functional = cast("Any", functional_collectives)
+        done = functional.all_to_all_single_autograd(columns, received, sent, group)
+        return cast("Tensor", functional.wait_tensor(done)).movedim(0, 1)
+    if spec.form == "list":
+        taken = [columns.new_empty(wide, columns.shape[1]) for wide in received]
+        return torch.cat(list(_nn.all_to_all(taken, list(columns.split(sent)), group=group))).movedim(0, 1)
+    taken = torch.empty_like(columns)
+    return cast("Tensor", _nn.all_to_all_single(taken, columns, received, sent, group=group)).movedim(0, 1)
 
 
 def reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:

@@ -7,7 +7,7 @@ parallelism does in every release: there it says that the later mesh axes cut th
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from difftest.cases.layout import Mesh, chunk
 from difftest.judge.outcome import Array
 
 if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import DTensor, Placement, Shard
 
 Cut: TypeAlias = tuple[Any, int, int]
 """A placement with the size of its mesh axis, and a rank's position on it."""
@@ -36,10 +36,19 @@ def gathered(tensor: "DTensor", local: Array) -> Array:
         rows: list[list[Array]] = [[]] * mesh.size(axis)
         distributed.all_gather_object(rows, pieces, mesh.get_group(axis))
         pieces = [piece for row in rows for piece in row]
-    whole = np.full(tuple(tensor.shape), np.nan, local.dtype)
+    numbers = local.shape[tensor.ndim :]  # two of a complex element
+    whole = np.full((*tensor.shape, *numbers), np.nan, local.dtype)
     for rank, piece in enumerate(pieces):
         whole[np.ix_(*held(tensor.shape, tensor.placements, named, rank))] = piece
     return whole
+
+
+def reversed_cuts(placements: "list[Placement]", mesh: Mesh) -> "list[Placement]":
+    """The placements of two axes along one dim, which the second axis cuts first."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    first, second = placements
+    return [_StridedShard(cast("Shard", first).dim, split_factor=mesh.shape[1]), second]
 
 
 def held(shape: Sequence[int], placements: Sequence[Any], mesh: Mesh, rank: int) -> list[NDArray[np.intp]]:

@@ -142,12 +142,8 @@ def _collected(group: Tensor, spec: Collective) -> Tensor:  # noqa: PLR0911  one
         case "all_gather":
             return torch.cat(list(group.unbind(0)), -1).expand(ranks, *group.shape[1:-1], spec.outputs)
         case "all_to_all":
-            return torch.stack(
-                [
-                    torch.cat([part.chunk(ranks, -1)[rank] for part in group.unbind(0)], -1)
-                    for rank in range(ranks)
-                ]
-            )
+            sent = [part.split(spec.sent(rank), -1) for rank, part in enumerate(group.unbind(0))]
+            return torch.stack([torch.cat(parts, -1) for parts in zip(*sent, strict=True)])
         case "gather":
             whole = torch.cat(list(group.unbind(0)), -1).unsqueeze(0)
             return torch.cat([whole, torch.zeros_like(whole.expand(ranks - 1, *whole.shape[1:]))])

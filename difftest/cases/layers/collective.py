@@ -30,7 +30,7 @@ REDUCING: tuple[Operation, ...] = ("all_reduce", "reduce_scatter", "reduce")
 EXCHANGED: tuple[Operation, ...] = ("all_gather", "reduce_scatter", "all_to_all")
 LEARNED: Mapping[str, tuple[Operation, ...]] = {
     "nn": (*EXCHANGED, "all_reduce", "broadcast", "reduce", "scatter", "gather"),
-    "functional": EXCHANGED,
+    "functional": (*EXCHANGED, "all_reduce"),
 }
 """The operations that gradients go through."""
 
@@ -48,7 +48,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     result. `form` is how the framework is called: with one tensor, or with a list of them (the width's two
     halves). With `memory` the tensors are every second element of larger ones. `learned`: gradients go
     through it, by `torch.distributed.nn` or by the functional collectives; it may then stand behind other
-    layers. These alone have a mean, `avg`.
+    layers. These alone have a mean, `avg`. Such an `all_to_all` may have uneven `parts`: that for the rank
+    which is n places further in the group, in a circle, is n + 1 times as wide as a rank's own.
     """
 
     BETWEEN_RANKS: ClassVar[bool] = True
@@ -62,11 +63,28 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     form: Literal["single", "list"] = "single"
     memory: Literal["strided"] | msgspec.UnsetType = msgspec.UNSET
     learned: Literal["nn", "functional"] | msgspec.UnsetType = msgspec.UNSET
+    parts: Literal["uneven"] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ranks(self) -> int:
         """The size of a group."""
         return self.mesh[self.axis]
+
+    @property
+    def slices(self) -> int:
+        """Of how many equal slices the width is at least, one or more of which go to each rank."""
+        if self.operation not in SLICED:
+            return 1
+        return self.ranks * (self.ranks + 1) // 2 if self.parts == "uneven" else self.ranks
+
+    def sent(self, rank: int) -> tuple[int, ...]:
+        """The widths of the parts that a rank of the group sends to each."""
+        wide, uneven = self.width // self.slices, self.parts == "uneven"
+        return tuple(wide * ((other - rank) % self.ranks * uneven + 1) for other in range(self.ranks))
+
+    def received(self, rank: int) -> tuple[int, ...]:
+        """The widths of the parts that a rank of the group gets from each."""
+        return tuple(self.sent(other)[rank] for other in range(self.ranks))
 
     @property
     def outputs(self) -> int:
@@ -88,15 +106,17 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         """The axis is one of the mesh's, slices and halves are equally wide, and the factor is moderate."""
         if not self.mesh or min(self.mesh) < 1 or not 0 <= self.axis < len(self.mesh):
             return f"axis {self.axis} of a mesh {self.mesh}; allowed: an axis of a mesh with sizes from 1"
-        if self.operation in SLICED and self.width % self.ranks:
-            return f"width {self.width}; {self.operation} over {self.ranks} ranks needs a multiple of them"
+        if self.width % self.slices:
+            needed = f"over {self.ranks} ranks needs a multiple of {self.slices}"
+            return f"width {self.width}; {self.operation} {needed}"
+        if self.parts == "uneven" and (self.operation != "all_to_all" or self.learned is msgspec.UNSET):
+            return f"uneven parts of {self.operation}; only an `all_to_all` with `learned` has them"
         if reason := self._not_learned():
             return reason
         if not 0.0 < self.factor <= MOST_FACTOR:
             return f"factor {self.factor}; allowed: above 0, to {MOST_FACTOR}"
-        return (
-            f"width {self.width}; a list is of two halves" if self.form == "list" and self.width % 2 else ""
-        )
+        halves = self.form == "list" and self.parts is msgspec.UNSET
+        return f"width {self.width}; a list is of two halves" if halves and self.width % 2 else ""
 
     def _not_learned(self) -> str:
         """No gradient goes through it as it is told to, or through a `gather` or a mean, which need that."""
@@ -156,6 +176,10 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
             (self.factor != 1.0, (f"multiplies by {self.factor:g}", {"factor": 1.0})),
             (self.form != "single", ("is called with a list of tensors", {"form": "single"})),
             (self.memory is not msgspec.UNSET, ("of tensors with strides", {"memory": msgspec.UNSET})),
+            (
+                self.parts == "uneven" and not self.width % self.ranks,
+                ("of uneven parts", {"parts": msgspec.UNSET}),
+            ),
         )
         return tuple(part for present, part in parts if present)
 
@@ -166,8 +190,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> "Collective":
         """Its axis if that is kept, else the first; each rank's slice of the width stays as wide."""
         axis = kept.index(self.axis) if self.axis in kept else 0
-        width = self.width // self.ranks * shape[axis] if self.operation in SLICED else self.width
-        return msgspec.structs.replace(self, mesh=shape, axis=axis, width=width)
+        moved = msgspec.structs.replace(self, mesh=shape, axis=axis)
+        return msgspec.structs.replace(moved, width=self.width // self.slices * moved.slices)
 
     def features(self) -> Iterator[str]:
         """The operation with its form, reduction and memory, the factor, and the number of groups."""
@@ -177,6 +201,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
             yield f"{self.operation} {self.memory}"
         if self.learned is not msgspec.UNSET:
             yield f"{self.operation} learned by {self.learned}"
+        if self.parts is not msgspec.UNSET:
+            yield f"{self.operation} {self.parts}"
         yield f"factor {self.factor:g}"
         yield "groups" if self.ranks < math.prod(self.mesh) else "all ranks"
 

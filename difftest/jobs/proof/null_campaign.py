@@ -73,14 +73,15 @@ class _Runs:
 class NullCampaign:
     """What all cases of the null campaign share. Faults that `ledger` knows are not false findings.
 
-    Without `execute_group`, every case runs alone. `made` has runs that need not be made any more, by the
-    id of their case.
+    Without `execute_group`, every case runs alone. Every `vary_every`th case runs as a legal variant too.
+    `made` has runs that need not be made any more, by the id of their case.
     """
 
     execute: Execute
     backends: Mapping[str, "Backend"]
     ledger: Ledger
     execute_group: ExecuteGroup | None = None
+    vary_every: int = 1
     made: Mapping[tuple[str, Wanted], Timed] = field(default_factory=dict)
 
     def check_group(self, numbered: Sequence[tuple[int, Case]]) -> list[CaseCheck]:
@@ -115,8 +116,10 @@ class NullCampaign:
         return CaseCheck(rows, tuple(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed)))
 
     def _runs(self, index: int, case: Case, backend: str) -> _Runs:
-        variant = self._variant(index, backend)
         plain, seconds = self._timed(case, (backend, ""), {})
+        if index % self.vary_every:
+            return _Runs(plain=plain, variants={}, seconds=seconds)
+        variant = self._variant(index, backend)
         other, _ = self._timed(variant.of(case), (backend, variant.name), variant.environment)
         return _Runs(plain=plain, variants={variant.name: other}, seconds=seconds)
 
@@ -183,9 +186,11 @@ class NullCampaign:
         for index, case in numbered:
             cases[ORACLE, ""].append(case)
             for backend in _chosen(self.backends, case):
+                cases[backend, ""].append(case)
+                if index % self.vary_every:
+                    continue
                 variant = self._variant(index, backend)
                 options[backend, variant.name] = variant.environment
-                cases[backend, ""].append(case)
                 cases[backend, variant.name].append(variant.of(case))
         made = dict[tuple[str, Wanted], Timed]()
         for wanted, several in cases.items():

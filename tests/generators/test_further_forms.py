@@ -1,0 +1,82 @@
+"""Operands cut in two orders, collectives in lists and of uneven parts, and meshes of four axes."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from difftest.cases.case import Case
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layout import Shard
+from difftest.cases.parts import parts
+from difftest.cases.reversed_cuts import cut_in_reverse
+from difftest.ground.errors import UsageError
+from generators.cases import case_at, cases
+from generators.paths import chosen
+from reports.reproducer.refusal import refusal
+from workers.backends import load
+
+NEW = ("compositions", "listed_collectives", "strided_operands")
+quietly = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def test_these_paths_run_only_if_named() -> None:
+    assert not {*NEW} & {*chosen(None)}
+
+
+def test_a_program_of_strided_operands_has_one_that_two_axes_cut_in_the_other_order() -> None:
+    drawn = [case_at(0, index, paths=("strided_operands",)) for index in range(60)]
+    reversed_ = [cut_in_reverse(case) for case in drawn]
+    assert all(reversed_)
+    assert {case.spelling.strided for case in drawn if case.spelling} == {True}
+    in_two_orders = [
+        case
+        for case, own in zip(drawn, reversed_, strict=True)
+        if any(
+            placed == (Shard(0), Shard(0)) and name not in own
+            for name, placed in case.layout.parameters.items()
+        )
+    ]
+    assert in_two_orders
+
+
+def test_no_script_has_operands_cut_in_the_other_order() -> None:
+    case = case_at(0, 0, paths=("strided_operands",), max_world_size=4)
+    assert "in the reverse of mesh order" in (refusal(case, "torch_dtensor") or "")
+
+
+def test_on_few_ranks_one_axis_of_strided_operands_has_one() -> None:
+    case = case_at(0, 0, paths=("strided_operands",), max_world_size=2)
+    assert case.layout.mesh.shape == (2, 1)
+
+
+@quietly
+@given(cases(paths=("listed_collectives",), max_world_size=4))
+def test_a_listed_collective_has_uneven_parts_or_is_a_functional_sum(case: Case) -> None:
+    assert Case.from_json(case.to_json()) == case
+    (layer,) = (layer for layer in case.model.layers if isinstance(layer, Collective))
+    assert (layer.parts == "uneven") == (layer.operation == "all_to_all")
+    assert layer.learned == "functional" or layer.operation == "all_to_all"
+    sent = [layer.sent(rank) for rank in range(layer.ranks)]
+    assert [layer.received(rank) for rank in range(layer.ranks)] == list(zip(*sent, strict=True))
+    assert {sum(one) for one in (*sent, *zip(*sent, strict=True))} == {
+        layer.width
+    } or layer.operation == "all_reduce"
+
+
+def test_compositions_have_four_axes_and_run_as_pipelines() -> None:
+    drawn = [case_at(0, index, paths=("compositions",), max_world_size=8) for index in range(12)]
+    names = ("pp", "dp_replicate", "dp_shard", "tp")
+    assert {case.layout.mesh.names for case in drawn} == {names}
+    assert all("mesh pp x dp_replicate x dp_shard x tp" in parts(case)["options"] for case in drawn)
+    backend = load("torch_pipeline")
+    assert sum(backend.unsupported(case) is None for case in drawn) > 8
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_compositions_of_few_ranks_have_the_same_axes(ranks: int) -> None:
+    mesh = case_at(0, 0, paths=("compositions",), max_world_size=ranks).layout.mesh
+    assert (len(mesh.axes), mesh.world_size) == (4, ranks)
+
+
+def test_compositions_need_two_ranks() -> None:
+    with pytest.raises(UsageError, match="max_world_size is 1; allowed for the path compositions: 2 to 64"):
+        case_at(0, 0, paths=("compositions",), max_world_size=1)
