@@ -32,6 +32,7 @@ def hints(
     factors = _factors(place, wrong, offs, runs)
     sentences = [
         *_copies(place),
+        *_start(place),
         *_not_updated(place, wrong, runs),
         *_arguments(place, settings),
         *factors,
@@ -109,6 +110,15 @@ def _factors(place: Place, wrong: Sequence[Off], offs: Sequence[Off], runs: tupl
 
 def _at(place: Place, wrong: Sequence[Off]) -> Off | None:
     return next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
+
+
+def _start(place: Place) -> list[str]:
+    if place.kind != layout.START:
+        return []
+    return [
+        "The runs begin with other weights: load the same in both, or draw them before the model is cut, "
+        "because a cut tensor draws other random numbers."
+    ]
 
 
 def _not_updated(place: Place, wrong: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:

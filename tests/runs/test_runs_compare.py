@@ -353,6 +353,11 @@ def test_a_parameter_that_one_run_does_not_update_is_a_hint(first: Path, tmp_pat
     assert not any("as it was" in hint for hint in moved.hints)
 
 
+def test_other_weights_at_the_beginning_are_a_hint(first: Path, tmp_path: Path) -> None:
+    found = difftest.compare(first, write(tmp_path / "b", changed(0, layout.START, "embed.weight", 2.0)))
+    assert any("begin with other weights" in hint for hint in found.hints)
+
+
 def test_environments_are_compared_by_name(first: Path, tmp_path: Path) -> None:
     found = difftest.compare(first, write(tmp_path / "second", RUN, settings={"torch": "2.15.0"}))
     (setting,) = found.settings
