@@ -96,8 +96,8 @@ def case_at(
 ) -> Case:
     """The case of `seed` with a number, as in `generators.cases.case_at`.
 
-    Successive cases cover the `wanted` paths, by default the default ones that take any model. The further inputs of a
-    case differ in the seed alone.
+    Successive cases cover the `wanted` paths, by default the default ones that take any model. The further
+    inputs of a case differ in the seed alone.
 
     `UsageError` for a path that takes generated models only.
     """
@@ -124,7 +124,8 @@ def chosen(description: Description, wanted: Iterable[str] | None = None) -> tup
             msg = f"path {name!r} has models of its own; a model of yours can take {', '.join(allowed)}"
             raise UsageError(msg)
         if description.learnable and name not in paths():
-            msg = f"path {name!r} has no task to learn; with --convergence a model can take {', '.join(paths())}"
+            allowed = paths()
+            msg = f"path {name!r} has no task to learn; with --convergence allowed: {', '.join(allowed)}"
             raise UsageError(msg)
     return tuple(sorted({*names}))
 

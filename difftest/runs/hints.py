@@ -115,10 +115,8 @@ def _at(place: Place, wrong: Sequence[Off]) -> Off | None:
 def _start(place: Place) -> list[str]:
     if place.kind != layout.START:
         return []
-    return [
-        "The runs begin with other weights: load the same in both, or draw them before the model is cut, "
-        "because a cut tensor draws other random numbers."
-    ]
+    begin = "The runs begin with other weights: load the same in both, or draw them before the model is cut"
+    return [f"{begin}, because a cut tensor draws other random numbers."]
 
 
 def _not_updated(place: Place, wrong: Sequence[Off], runs: tuple[Run, Run]) -> list[str]:

@@ -238,7 +238,9 @@ def test_a_path_with_models_of_its_own_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_whose_cases_have_few_steps_is_refused_where_a_model_is_to_learn(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"'wrappers' has no task to learn; with --convergence a model can"):
+    with pytest.raises(
+        UsageError, match=r"'wrappers' has no task to learn; with --convergence allowed: data_p"
+    ):
         own.case_at(own_description(tmp_path, learnable=True), 0, 0, wanted=("wrappers",), max_world_size=2)
 
 
@@ -257,14 +259,18 @@ def test_a_named_path_gives_a_users_model_its_options_and_features(tmp_path: Pat
 def test_a_users_model_has_no_feature_that_it_cannot_run(tmp_path: Path) -> None:
     layer = msgspec.structs.replace(own_layer(tmp_path), rowwise=False)
     description = own_description(tmp_path, layer=layer)
-    cases = [own.case_at(description, 7, index, wanted=("wrappers",), max_world_size=4) for index in range(30)]
+    cases = [
+        own.case_at(description, 7, index, wanted=("wrappers",), max_world_size=4) for index in range(30)
+    ]
     assert {case.training.accumulation for case in cases} == {1}, "parts would be other batches"
     assert not any(has(case, *own.NARROWING) for case in cases), "it does not run in bfloat16"
 
 
 def test_an_optimizer_of_the_users_is_given_no_arguments_of_torchs(tmp_path: Path) -> None:
     description = own_description(tmp_path, optimizer=True)
-    cases = [own.case_at(description, 7, index, wanted=("features",), max_world_size=4) for index in range(30)]
+    cases = [
+        own.case_at(description, 7, index, wanted=("features",), max_world_size=4) for index in range(30)
+    ]
     made = [one for case in cases for one in typed(case.training_features)]
     assert not any(one.arguments() for one in made)
     assert not any(has(case, *own.IN_PLACE_OF_AN_OPTIMIZER) for case in cases)

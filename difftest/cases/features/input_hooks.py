@@ -14,7 +14,7 @@ class Options(FeatureOptions, frozen=True):
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
-        """Several layers; not of a schedule that splits the backward pass: it asks for inputs' gradients apart."""
+        """Several layers; not where a schedule asks for the gradients of inputs apart."""
         split = case.staged is not None and case.staged.schedule in SPLIT
         return None if split or len(case.model.layers) < 2 else {}  # noqa: PLR2004
 

@@ -35,7 +35,7 @@ def _ahead(module: nn.Module, act: Any) -> nn.Module:  # noqa: ANN401  torch's t
 
 def _hooked(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     if inputs[0].requires_grad:
-        inputs[0].register_hook(lambda gradient: halved(gradient))
+        inputs[0].register_hook(halved)
 
 
 def _halved(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
