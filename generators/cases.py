@@ -92,6 +92,13 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     sdpa = draw(kernels(model=case.model))
     model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
     case = msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    return draw(with_what_the_path_draws(case=case))
+
+
+@st.composite
+def with_what_the_path_draws(draw: st.DrawFn, *, case: Case) -> Case:
+    """The case with what only its path draws, and with features where the path has them."""
+    path = load(case.path)
     case = draw(path.completed(case=case))
     return msgspec.structs.replace(case, features=draw(features(case=case))) if path.HAS_FEATURES else case
 

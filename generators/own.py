@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.case_number import CaseNumber
 from difftest.cases.described import Description
+from difftest.cases.feature import has, typed
 from difftest.cases.features import frozen, unfreezing
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate
@@ -25,7 +26,7 @@ from difftest.cases.options import Feature, Replication, Spelling
 from difftest.ground import plugins
 from difftest.ground.errors import UsageError
 from generators import training
-from generators.cases import case_bytes, case_seed
+from generators.cases import case_bytes, case_seed, with_what_the_path_draws
 from generators.chances import drawn_from, equally, sometimes, weighted
 from generators.options import replications, starts
 from generators.paths import load
@@ -50,6 +51,15 @@ ROWS_OF_A_BATCH = 2
 LEARNING_RATE = 2.0**-7
 """Of Adam, for modules of unknown scale: its updates do not depend on the size of the gradients."""
 
+NARROWING = ("autocast", "mixed_precision")
+"""The features that compute in bfloat16."""
+
+IN_PLACE_OF_AN_OPTIMIZER = (
+    *("capturable", "local_steps", "muon", "optimizer", "parameter_groups", "schedule"),
+    *("sharded_optimizer", "tensor_rate"),
+)
+"""The features that make the optimizer, or set its learning rate; a user's own has neither from the case."""
+
 Decode: TypeAlias = Callable[[bytes], list[Case]]
 
 
@@ -66,9 +76,14 @@ def meshes(max_world_size: int) -> tuple[Mesh, ...]:
     return tuple(made)
 
 
-def paths() -> tuple[str, ...]:
-    """The paths whose layouts fit any model."""
+def fitting_paths() -> tuple[str, ...]:
+    """The paths that fit any model."""
     return tuple(name for name in plugins.names("generators.paths") if load(name).TAKES_ANY_MODEL)
+
+
+def paths() -> tuple[str, ...]:
+    """Those of a campaign that names none."""
+    return tuple(name for name in fitting_paths() if load(name).DEFAULT)
 
 
 def case_at(
@@ -81,8 +96,8 @@ def case_at(
 ) -> Case:
     """The case of `seed` with a number, as in `generators.cases.case_at`.
 
-    Successive cases cover the `wanted` paths, by default all that take any model. The further inputs of a
-    case differ in the seed alone.
+    Successive cases cover the `wanted` paths, by default the default ones that take any model. The further
+    inputs of a case differ in the seed alone.
 
     `UsageError` for a path that takes generated models only.
     """
@@ -96,17 +111,21 @@ def case_at(
 
 
 def chosen(description: Description, wanted: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The paths called so, sorted; by default those whose layouts fit any model, or the plan.
+    """The paths called so, sorted; by default the default ones that fit any model, or the plan.
 
     `UsageError` for a path that takes generated models only.
     """
     if description.layouts is not None:
         return (PLANNED,)
-    allowed = paths()
-    names = tuple(wanted or allowed)
+    allowed = fitting_paths()
+    names = tuple(wanted or paths())
     for name in names:
         if name not in allowed:
             msg = f"path {name!r} has models of its own; a model of yours can take {', '.join(allowed)}"
+            raise UsageError(msg)
+        if description.learnable and name not in paths():
+            allowed = paths()
+            msg = f"path {name!r} has no task to learn; with --convergence allowed: {', '.join(allowed)}"
             raise UsageError(msg)
     return tuple(sorted({*names}))
 
@@ -160,7 +179,21 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
         start=draw(starts(accumulation=1)),  # a scan needs the shape of the outputs
         spelling=_spelling(draw, description),
     )
-    return msgspec.structs.replace(case, features=_frozen(draw, case))
+    if path == PLANNED or load(path).DEFAULT:
+        return msgspec.structs.replace(case, features=_frozen(draw, case))
+    case = draw(with_what_the_path_draws(case=case))
+    assume(_can_run(case, description))
+    return case
+
+
+def _can_run(case: Case, description: Description) -> bool:
+    """Whether what a path has drawn is something that the module and its optimizer can do."""
+    parts = case.training.accumulation == 1 or description.layer.rowwise
+    narrow = "bfloat16" in description.dtypes or not has(case, *NARROWING)
+    made_here = has(case, *IN_PLACE_OF_AN_OPTIMIZER) or any(
+        options.arguments() for options in typed(case.training_features)
+    )
+    return parts and narrow and not (description.optimizer and made_here)
 
 
 def _frozen(draw: st.DrawFn, case: Case) -> tuple[Feature, ...] | msgspec.UnsetType:

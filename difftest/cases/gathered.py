@@ -32,7 +32,7 @@ def resting(case: Case) -> list[str]:
     """The paths of what is gathered by itself and not needed in the backward pass: embeddings."""
     layers = dict(walk(case.model.layers))
     wanted = case.sharded_by.embeddings_resting
-    return [path for path in gathered_alone(case) if wanted and isinstance(layers[path], Embedding)]
+    return [path for path in gathered_alone(case) if wanted and isinstance(layers.get(path), Embedding)]
 
 
 def prefetched(case: Case) -> list[tuple[str, str, str]]:
@@ -54,13 +54,18 @@ def gathered_alone(case: Case) -> list[str]:
     is the whole model's.
     """
     layers = list(walk(case.model.layers))
-    tied = [path for path, layer in layers if layer.borrows()]
+    tied = [f"{path}.{name}".rpartition(".")[0] for path, layer in layers for name in layer.borrows()]
     tied += [name.rpartition(".")[0] for _, layer in layers for name in layer.borrows().values()]
     match case.sharded_by.wrapped:
         case "blocks":
             wrapped = [path for path, layer in layers if layer.held is not None]
         case "layers" | "ties":
-            wrapped = [path for path, layer in layers if layer.shapes() and layer.held is None]
+            wrapped = [
+                inner
+                for path, layer in layers
+                if layer.shapes() and layer.held is None
+                for inner in (path, *(f"{path}.{block}" for block in layer.blocks_inside()))
+            ]
         case "whole":
             wrapped = []
     if case.sharded_by.wrapped == "ties":

@@ -137,6 +137,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The shapes of its own parameters by torch's names; empty for a container."""
         return {}
 
+    def blocks_inside(self) -> tuple[str, ...]:
+        """The paths of the blocks of a module that is one layer, which users gather each by itself."""
+        return ()
+
     def buffers(self) -> Parameters:
         """The shapes of the buffers that have placements and values of their own, by name."""
         return {}

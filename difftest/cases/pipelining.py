@@ -24,6 +24,9 @@ SINGLE: tuple[Schedule, ...] = ("GPipe", "1F1B")
 FOLDED: tuple[Schedule, ...] = ("ZBVZeroBubble", "DualPipeV")
 """Those in which every rank has two: the first rank has the first stage and the last one."""
 
+SPLIT: tuple[Schedule, ...] = ("InterleavedZeroBubble", *FOLDED)
+"""Those that compute the gradients of inputs and of parameters one after the other."""
+
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A pipeline, by torch's own names where it has some.

@@ -6,11 +6,14 @@ import numpy as np
 
 from difftest.runs import layout
 from difftest.runs.comparison import DATA, LOSS, Setting, WrongTensor
-from difftest.runs.distances import Off
-from difftest.runs.read import RecordedRun
+from difftest.runs.distances import Off, distance
+from difftest.runs.read import RecordedRun, Whole
 
 CLOSE = 0.02
 """A tensor is a multiple of another if this share of it at most is left."""
+
+KEPT = 0.01
+"""A parameter was not updated if it moved by this share at most of what parts the runs."""
 
 EXPLAINED = 0.1
 """A factor explains a difference of which this share at most is left without it."""
@@ -33,6 +36,8 @@ def hints(
     factors = _factors(place, wrong, offs, runs)
     sentences = [
         *_copies(place),
+        *_start(place),
+        *_not_updated(place, wrong, runs),
         *_arguments(place, settings),
         *factors,
         *_dropout(place, runs),
@@ -87,7 +92,7 @@ def nearest(times: float, causes: Mapping[float, str]) -> tuple[float, str]:
 def _factors(
     place: WrongTensor, wrong: Sequence[Off], offs: Sequence[Off], runs: tuple[RecordedRun, RecordedRun]
 ) -> list[str]:
-    first = next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
+    first = _at(place, wrong)
     times = factor(first.first.sketch, first.second.sketch) if first else None
     if first is None or times is None:
         return []
@@ -107,6 +112,45 @@ def _factors(
     ):
         sentences.append("Every gradient has the same factor: loss scaling, averaging or clipping.")
     return sentences
+
+
+def _at(place: WrongTensor, wrong: Sequence[Off]) -> Off | None:
+    return next((off for off in wrong if off.key == (place.kind, place.owner, place.place)), None)
+
+
+def _start(place: WrongTensor) -> list[str]:
+    if place.kind != layout.START:
+        return []
+    begin = "The runs begin with other weights: load the same in both, or draw them before the model is cut"
+    return [f"{begin}, because a cut tensor draws other random numbers."]
+
+
+def _not_updated(
+    place: WrongTensor, wrong: Sequence[Off], runs: tuple[RecordedRun, RecordedRun]
+) -> list[str]:
+    """Whether one run has left a parameter as it was: before this update it was equal in both."""
+    off = _at(place, wrong)
+    before = _before(runs[0], place) if off and place.kind == layout.UPDATED else None
+    if off is None or before is None:
+        return []
+    kept = [
+        run.name
+        for run, after in zip(runs, (off.first, off.second), strict=True)
+        if distance(before, after) <= KEPT * off.difference
+    ]
+    return [
+        f"{name} leaves the parameter as it was: its optimizer has other tensors than the model, "
+        "none for this parameter, or a learning rate of 0."
+        for name in kept
+    ]
+
+
+def _before(run: RecordedRun, place: WrongTensor) -> Whole | None:
+    """The parameter ahead of the update, as it was recorded last."""
+    earlier = [step for step in run.steps if step < place.step]
+    if earlier:
+        return run.whole(earlier[-1]).get((layout.UPDATED, place.owner, place.place))
+    return run.whole(place.step).get((layout.START, place.owner, place.place))
 
 
 def _copies(place: WrongTensor) -> list[str]:

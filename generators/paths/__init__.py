@@ -36,7 +36,7 @@ class Path(Protocol):
     """Whether its cases have features of training (`difftest.cases.features`)."""
 
     TAKES_ANY_MODEL: bool
-    """Whether its layouts fit any model, a module of the user's too."""
+    """Whether it fits any model, a module of the user's too, which takes a default path unasked."""
 
     def completed(self, *, case: Case) -> SearchStrategy[Case]:
         """The drawn case with what only this path draws; `as_drawn` is the function of a path with nothing.

@@ -16,7 +16,7 @@ from generators.paths import as_drawn, drawn_alone
 DEFAULT = False
 IN_BLOCKS = False
 HAS_FEATURES = True
-TAKES_ANY_MODEL = False
+TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
 completed = as_drawn

@@ -175,7 +175,12 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         case = msgspec.structs.replace(case, features=(feature,))
     if not exact and draw(sometimes(one_in=2)):
         case = msgspec.structs.replace(case, model=draw(shapes.repeated(model=case.model)))
-    return _hybrid(case) if draw(sometimes(one_in=3)) else case
+    case = _hybrid(case) if draw(sometimes(one_in=3)) else case
+    plain = not exact and not case.training_features and training_features.fits("input_hooks", case)
+    if plain and draw(sometimes(one_in=6)):
+        feature = training_features.drawn(draw, "input_hooks", case)
+        case = msgspec.structs.replace(case, features=(feature,))
+    return case
 
 
 def _hybrid(case: Case) -> Case:

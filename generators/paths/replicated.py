@@ -18,7 +18,7 @@ from generators.paths import data_parallel, drawn_alone
 DEFAULT = False
 IN_BLOCKS = False
 HAS_FEATURES = False
-TAKES_ANY_MODEL = False
+TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
 meshes = data_parallel.meshes

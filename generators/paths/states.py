@@ -25,7 +25,7 @@ from generators.paths import drawn_alone, wrappers
 DEFAULT = False
 IN_BLOCKS = False
 HAS_FEATURES = False
-TAKES_ANY_MODEL = False
+TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
 layouts = wrappers.layouts

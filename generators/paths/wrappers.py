@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DEFAULT = False
 IN_BLOCKS = False
 HAS_FEATURES = False
-TAKES_ANY_MODEL = False
+TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
 

@@ -14,10 +14,13 @@ from difftest import cli
 from difftest.campaign.localise import called, place
 from difftest.cases import numbers
 from difftest.cases.case import Case
+from difftest.cases.feature import has, typed
+from difftest.cases.gathered import gathered_alone
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.own import Buffer
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
+from difftest.cases.wrapping import Sharding
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.capacity import check_runnable, is_runnable
@@ -36,6 +39,14 @@ from workers import backends
 from workers.backends import torch_tp
 
 WRAPPERS = ("torch_ddp", "xla_ddp", "xla_replica")
+
+WHAT_A_PATH_DRAWS = {
+    "features": {"schedule", "optimizer"},
+    "replicated": {"communication_hook", "local_steps"},
+    "states": {"moved_checkpoint", "state_dict_options"},
+    "wrappers": {"mixed_precision", "unfreezing"},
+}
+"""Some of the features of each path."""
 
 
 def test_a_case_names_parameters_as_the_users_model_does_behind_the_layers_index(tmp_path: Path) -> None:
@@ -224,6 +235,59 @@ def test_meshes_of_a_plan_have_every_number_of_ranks_that_is_allowed() -> None:
 def test_a_path_with_models_of_its_own_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"'operators' has models of its own; a model of yours can"):
         own.case_at(own_description(tmp_path), 0, 0, wanted=("operators",), max_world_size=2)
+
+
+def test_a_path_whose_cases_have_few_steps_is_refused_where_a_model_is_to_learn(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"'wrappers' has no task to learn; with --convergence allowed: data_p"
+    ):
+        own.case_at(own_description(tmp_path, learnable=True), 0, 0, wanted=("wrappers",), max_world_size=2)
+
+
+@pytest.mark.parametrize("path", ["features", "replicated", "states", "wrappers"])
+def test_a_named_path_gives_a_users_model_its_options_and_features(tmp_path: Path, path: str) -> None:
+    description = own_description(tmp_path, dtypes=("float32", "bfloat16"))
+    cases = [own.case_at(description, 7, index, wanted=(path,), max_world_size=4) for index in range(25)]
+    assert path not in own.paths(), "a campaign that names no path has the cases that it had"
+    assert {case.path for case in cases} == {path}
+    assert all(Case.from_json(case.to_json()) == case for case in cases)
+    used = {feature.name for case in cases for feature in case.training_features}
+    assert used >= WHAT_A_PATH_DRAWS[path]
+    assert (path == "wrappers") == any(case.sharded_by != Sharding() for case in cases)
+
+
+def test_a_users_model_has_no_feature_that_it_cannot_run(tmp_path: Path) -> None:
+    layer = msgspec.structs.replace(own_layer(tmp_path), rowwise=False)
+    description = own_description(tmp_path, layer=layer)
+    cases = [
+        own.case_at(description, 7, index, wanted=("wrappers",), max_world_size=4) for index in range(30)
+    ]
+    assert {case.training.accumulation for case in cases} == {1}, "parts would be other batches"
+    assert not any(has(case, *own.NARROWING) for case in cases), "it does not run in bfloat16"
+
+
+def test_an_optimizer_of_the_users_is_given_no_arguments_of_torchs(tmp_path: Path) -> None:
+    description = own_description(tmp_path, optimizer=True)
+    cases = [
+        own.case_at(description, 7, index, wanted=("features",), max_world_size=4) for index in range(30)
+    ]
+    made = [one for case in cases for one in typed(case.training_features)]
+    assert not any(one.arguments() for one in made)
+    assert not any(has(case, *own.IN_PLACE_OF_AN_OPTIMIZER) for case in cases)
+
+
+def test_the_blocks_of_a_users_model_are_gathered_each_by_itself(tmp_path: Path) -> None:
+    modules = {"": "Net", "blocks": "ModuleList", "blocks.0": "Block", "blocks.0.steps": "Sequential"}
+    inside = {"blocks.0.steps.0": "Linear", "blocks.1": "Block", "blocks.2": "Identity", "head": "Linear"}
+    names = ("blocks.0.steps.0.weight", "blocks.1.weight", "head.weight")
+    shapes = dict.fromkeys(names, (4, 4))
+    layer = own_layer(tmp_path, modules=modules | inside, parameters=shapes, tied={})
+    case = own.case_at(own_description(tmp_path, layer=layer), 0, 0, wanted=("wrappers",), max_world_size=2)
+    by_layer = msgspec.structs.replace(case, sharding=Sharding(wrapped="layers"))
+    assert gathered_alone(by_layer) == ["0.blocks.1", "0.blocks.0", "0"]
+    layer = msgspec.structs.replace(layer, tied={"blocks.1.other": "head.weight"})
+    tied = msgspec.structs.replace(by_layer, model=Model(layers=(layer,)))
+    assert gathered_alone(tied) == ["0.blocks.0"], "modules that share a parameter are in one group"
 
 
 def test_where_rows_influence_each_other_wrappers_refuse_and_nothing_is_accumulated(tmp_path: Path) -> None:

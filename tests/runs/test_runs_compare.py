@@ -339,6 +339,25 @@ def test_another_argument_of_the_wrong_module_is_a_hint(tmp_path: Path) -> None:
     assert any("eps=1e-05 against eps=1e-06" in hint for hint in found.hints)
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_parameter_that_one_run_does_not_update_is_a_hint(first: Path, tmp_path: Path, step: int) -> None:
+    kept = noisy(RUN, 1e-7)
+    before = (RUN[0], layout.START) if not step else (RUN[0], layout.UPDATED)
+    for name in NAMES:
+        kept[step][layout.UPDATED, f"{name}.weight"] = before[0][before[1], f"{name}.weight"]
+    found = difftest.compare(first, write(tmp_path / "kept", kept))
+    assert found.first
+    assert (found.first.kind, found.first.step) == (layout.UPDATED, step)
+    assert f"{tmp_path / 'kept'} leaves the parameter as it was" in found.hints[0]
+    moved = difftest.compare(first, write(tmp_path / "moved", changed(1, layout.UPDATED, "head.weight", 2.0)))
+    assert not any("as it was" in hint for hint in moved.hints)
+
+
+def test_other_weights_at_the_beginning_are_a_hint(first: Path, tmp_path: Path) -> None:
+    found = difftest.compare(first, write(tmp_path / "b", changed(0, layout.START, "embed.weight", 2.0)))
+    assert any("begin with other weights" in hint for hint in found.hints)
+
+
 def test_environments_are_compared_by_name(first: Path, tmp_path: Path) -> None:
     found = difftest.compare(first, write(tmp_path / "second", RUN, settings={"torch": "2.15.0"}))
     (setting,) = found.settings

@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "frozen_layers": {"first": 0, "count": 1},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
+    "input_hooks": {},
     "kept_state_dict": {},
     "local_steps": {"period": 2, "step": 1, "together": 1},
     "maximize": {},
@@ -136,7 +137,7 @@ OF_OTHER_PATHS = (
     *("masters_rounded", "block_not_skipped", "stays_frozen", "kept_copy"),
     *("state_without_optimizer", "frozen_layers_trained", "last_of_bucket_lost", "averaged_early"),
     *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
-    *("last_loss_forgotten", "halved_by_own_function"),
+    *("last_loss_forgotten", "halved_by_own_function", "hooks_without_effect"),
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""
 

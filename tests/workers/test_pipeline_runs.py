@@ -162,6 +162,18 @@ def test_gradients_that_are_divided_again_by_a_second_part_are_known_by_the_opti
     assert ledger.entry(first, case, utc_today(), {DECIDED_BY: option})
 
 
+def test_layers_with_hooks_agree_in_one_step_and_keep_them_in_the_next_which_is_known() -> None:
+    hooked = (Feature(name="input_hooks"),)
+    once = msgspec.structs.replace(STEPS, steps=1)
+    assert_agrees(msgspec.structs.replace(piped(training=once), features=hooked))
+    case = msgspec.structs.replace(piped(), features=hooked)
+    first = divergences_of(case)[0]
+    assert (first.check, first.step) == ("gradients", 1)
+    ledger = read_ledger()
+    assert ledger.entry(first, case, utc_today(), {DECIDED_BY: "feature.input_hooks"})
+    assert ledger.entry(first, case, utc_today()) is None
+
+
 @pytest.mark.parametrize(
     ("fault", "options"),
     [

@@ -19,7 +19,9 @@ from difftest.cases.layout import Mesh, Placement, Placements, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Replication
 from difftest.cases.wrapping import Regions, Sharding
+from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
+from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Trace
@@ -113,6 +115,22 @@ SHARDINGS = {
 
 
 fully_sharded = shared(SHARDINGS, "torch_fsdp")
+
+
+def test_a_group_that_is_trained_later_fails_in_mixed_precision_which_is_known() -> None:
+    later = Feature(name="unfreezing", options={"name": "0.weight", "step": 1})
+    model = Model(layers=(Linear(inputs=6, outputs=8, bias=False), Linear(inputs=8, outputs=4)))
+    case = a_sharded_case(PAIR, (S0,), {"": (S0,)}, training=Training(steps=2), model=model)
+    case = msgspec.structs.replace(
+        case, path="wrappers", features=(later, MIXED), sharding=Sharding(wrapped="layers")
+    )
+    outcome = sandbox.run(case, "torch_fsdp")
+    assert isinstance(outcome, Failure)
+    assert "attempting to assign a gradient with dtype" in outcome.message
+    (first,) = compare(case, "torch_fsdp", "torch", oracle_trace(case), outcome).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith("group_unfrozen_in_mixed_precision.py")
 
 
 @pytest.mark.parametrize("name", SHARDINGS)

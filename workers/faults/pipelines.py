@@ -15,6 +15,7 @@ from difftest.cases.feature import has
 from difftest.cases.pipelining import AXIS, Pipeline
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
+from workers.training.features import input_hooks
 from workers.training.session import Loss, Session
 from workers.training.train import parameters
 
@@ -143,3 +144,16 @@ def frozen_layers_trained(session: Session, _case: Case, _rank: int) -> Session:
         return session.place(module.requires_grad_())
 
     return replace(session, place=place)
+
+
+@planted(
+    about="hooks on what layers are given do nothing",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=lambda case: has(case, "input_hooks"),
+    paths=("pipelines",),
+)
+def hooks_without_effect(session: Session, _case: Case, _rank: int) -> Session:
+    """Gradients stay whole."""
+    input_hooks.halved = lambda gradient: gradient
+    return session

@@ -156,7 +156,8 @@ class Trial:
         if not all(torch.equal(*pair) for pair in ((output, again), (loss, other), *pairs)):
             msg = (
                 f"the module draws random numbers ({random.name or 'in some way'}), which no two backends "
-                "draw alike: nothing can be compared. Only the masks of dropout come from the host"
+                "draw alike: nothing can be compared. Only the masks of dropout come from the host, and not "
+                "those of dropout that torch.utils.checkpoint computes again"
             )
             raise UsageError(msg)
         if not output.dim() or len(output) != ROWS:

@@ -21,6 +21,9 @@ SOURCE = re.compile(r"(?P<place>[\w./-]+):(?P<name>[A-Za-z_]\w*)")
 
 MOST_TENSORS = 4096
 
+LISTS = ("ModuleList", "Sequential")
+"""The classes of torch whose members have numbers for names."""
+
 OverRows: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=63)] | Literal["same", "mean", "all"]
 """What a tensor is over the rows of a batch.
 
@@ -118,6 +121,17 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     def shapes(self) -> Parameters:
         """Its parameters."""
         return self.parameters
+
+    def blocks_inside(self) -> tuple[str, ...]:
+        """The members of its outermost lists and sequences of modules that have parameters, in order."""
+        found: list[str] = []
+        for path in self.modules:
+            listed, _, number = path.rpartition(".")
+            is_member = number.isdecimal() and self.modules.get(listed) in LISTS
+            trained = any(name.startswith(f"{path}.") for name in self.parameters)
+            if is_member and trained and not any(path.startswith(f"{one}.") for one in found):
+                found.append(path)
+        return tuple(found)
 
     def buffers(self) -> Parameters:
         """Its buffers, all of them replicated."""
