@@ -44,10 +44,10 @@ def _uneven(tensor: Tensor, spec: Collective, group: distributed.ProcessGroup) -
         done = functional.all_to_all_single_autograd(columns, received, sent, group)
         return cast("Tensor", functional.wait_tensor(done)).movedim(0, 1)
     if spec.form == "list":
-        taken = [columns.new_empty(wide, columns.shape[1]) for wide in received]
-        return torch.cat(list(_nn.all_to_all(taken, list(columns.split(sent)), group=group))).movedim(0, 1)
-    taken = torch.empty_like(columns)
-    return cast("Tensor", _nn.all_to_all_single(taken, columns, received, sent, group=group)).movedim(0, 1)
+        parts = [columns.new_empty(wide, columns.shape[1]) for wide in received]
+        return torch.cat(list(_nn.all_to_all(parts, list(columns.split(sent)), group=group))).movedim(0, 1)
+    whole = torch.empty_like(columns)
+    return cast("Tensor", _nn.all_to_all_single(whole, columns, received, sent, group=group)).movedim(0, 1)
 
 
 def reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
