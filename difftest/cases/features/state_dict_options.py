@@ -10,7 +10,7 @@ from difftest.cases.schema import Step
 class Options(FeatureOptions, frozen=True):
     """The step before which that is, and in what form the state is.
 
-    It is whole on every rank (`full`), in pieces on the host (`offloaded`),
+    It is whole on every rank (`full`), and on the host (`gathered`), in pieces on the host (`offloaded`),
     whole on the first rank and sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its
     two halves, for the module and for the optimizer (`sent`), in pieces with a `flattened` state of the
     optimizer, in pieces that are loaded without `strict` (`loose`), or without those of frozen parameters
@@ -20,7 +20,7 @@ class Options(FeatureOptions, frozen=True):
     PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "states")
 
     step: Step
-    form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose", "trained"]
+    form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose", "gathered", "trained"]
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
@@ -38,7 +38,7 @@ class Options(FeatureOptions, frozen=True):
             return None
         forms: tuple[str, ...] = ("full", "offloaded", "flattened", "loose", "sent")
         if not usual:
-            forms = ("trained",) if frozen else (*forms, "trained")
+            forms = ("trained",) if frozen else (*forms, "gathered", "trained")
         return {"step": range(1, case.training.steps), "form": forms}
 
     def spelled(self, _training: Training) -> None:

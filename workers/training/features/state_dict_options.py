@@ -28,6 +28,7 @@ READ = {
     "sent": StateDictOptions(full_state_dict=True, cpu_offload=True),
     "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
     "loose": StateDictOptions(strict=False),
+    "gathered": StateDictOptions(full_state_dict=True, cpu_offload=True),
     "trained": StateDictOptions(ignore_frozen_params=True, strict=False),
 }
 """The options with which a state is read."""
