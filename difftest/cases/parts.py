@@ -37,7 +37,7 @@ def _options(case: Case) -> Iterator[str]:
     if training.clip_norm is not None:
         yield "clip_norm"
     if training.checkpointing:
-        yield "torch_checkpoint" if case.forms.torch_checkpoint else "checkpointing"
+        yield "checkpointing"
     yield from _of_parallelism(case)
     for feature in case.training_features:
         for name, value in feature.options.items():

@@ -153,7 +153,7 @@ def test_a_comparison_covers_the_blocks_features_and_options_of_its_case() -> No
             "clip_norm",
             "optimizer momentum",
             "schedule kind cosine",
-            "torch_checkpoint",
+            "checkpointing",
         ),
     }
     assert covered(case, *ran, "inconclusive").parts == {}

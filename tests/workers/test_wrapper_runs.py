@@ -179,7 +179,7 @@ def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:
     assert "out of bounds for dimension 1 with size 0" in outcome.message
 
 
-FORMS = ("full", "offloaded", "flattened", "loose", "sent")
+FORMS = ("full", "offloaded", "flattened", "loose", "sent", "gathered")
 STATES = {form: featured("state_dict_options", step=1, form=form) for form in FORMS}
 
 

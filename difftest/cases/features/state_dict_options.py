@@ -10,10 +10,10 @@ from difftest.cases.schema import Step
 class Options(FeatureOptions, frozen=True):
     """The step before which that is, and in what form the state is.
 
-    It is whole on every rank (`full`), and on the host (`gathered`), in pieces on the host (`offloaded`),
-    whole on the first rank and sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its
-    two halves, for the module and for the optimizer (`sent`), in pieces with a `flattened` state of the
-    optimizer, in pieces that are loaded without `strict` (`loose`), or without those of frozen parameters
+    It is whole on every rank (`full`), in pieces on the host (`offloaded`), whole on the first rank's host
+    and sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its two halves, for the
+    module and for the optimizer (`sent`, `gathered`), in pieces with a `flattened` state of the optimizer, in
+    pieces that are loaded without `strict` (`loose`), or without those of frozen parameters
     (`trained`).
     """
 

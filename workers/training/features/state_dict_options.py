@@ -34,8 +34,11 @@ READ = {
 """The options with which a state is read."""
 
 SENT = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-LOADED = {**READ, "broadcast": SENT, "sent": SENT}
+LOADED = {**READ, "broadcast": SENT, "sent": SENT, "gathered": SENT}
 """Those with which it is loaded."""
+
+BY_HALVES = ("sent", "gathered")
+"""Those loaded by a function for the module and one for the optimizer: the first rank alone has the state."""
 
 
 def hooks(options: Options) -> Hooks:
@@ -61,7 +64,7 @@ def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str
             if parameter.requires_grad or form != "trained":
                 parameter.zero_()
     optimizer.state.clear()
-    if form == "sent":
+    if form in BY_HALVES:
         set_model_state_dict(module, weights, options=LOADED[form])
         set_optimizer_state_dict(module, optimizer, kept, options=LOADED[form])
         return
