@@ -123,7 +123,7 @@ def build(seed):
         blame=ON_RANK,
         place=r"module 0\.model\.layers\.0\.self_attn \(LlamaAttention.*\) before its o_proj \(Linear\)",
     ),
-    "router": Fault(
+    "router": Fault(  # located at its block: the experts' outputs have no rows
         build=f"""
 from transformers import MixtralConfig, MixtralForCausalLM
 
@@ -138,7 +138,7 @@ def build(seed):
     return model
 """,
         blame=ON_RANK,
-        place=r"module 0\.model\.layers\.0\.mlp\.experts \(MixtralExperts.*\)",
+        place=r"module 0\.model\.layers\.0\.mlp \(MixtralSparseMoeBlock.*\)",
     ),
     "running statistics": Fault(  # the mean: torch_xla computes a wrong variance by itself
         build="""
