@@ -150,10 +150,11 @@ def test_a_comparison_covers_the_blocks_features_and_options_of_its_case() -> No
         "features": ("evaluation", "schedule"),
         "options": (
             "accumulation",
+            "checkpointing",
             "clip_norm",
             "optimizer momentum",
             "schedule kind cosine",
-            "checkpointing",
+            "spelling torch_checkpoint=True",
         ),
     }
     assert covered(case, *ran, "inconclusive").parts == {}
