@@ -59,8 +59,8 @@ def defined(case: Case, of_torch: Trace) -> Trace:
 def _program(case: Case, of_torch: Trace) -> Trace:
     """A program's results, loss and gradients.
 
-    At infinities and NaN a derivative is what the way in which a formula is written makes it, so that there
-    gradients are torch's.
+    At infinities and NaN, such as a remainder by zero, a derivative is what the way in which a formula is
+    written makes it, so that there gradients are torch's.
 
     `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
     campaign counts such a case as refused, with this reason.
@@ -73,7 +73,8 @@ def _program(case: Case, of_torch: Trace) -> Trace:
         msg = f"{FAILED}: {type(error).__name__}: {error}"
         raise UnsupportedError(msg) from error
     _put(step, Stage.FORWARD, {**results, "loss": loss})
-    finite = case.data.regime != "nonfinite"
+    values = (*weights.values(), *results.values(), loss)
+    finite = all(np.isfinite(value).all() for value in values)
     if finite:
         _put(step, Stage.BACKWARD, gradients)
     computed = f"operators{'' if finite else ' without derivatives'} by {passes.makers()}"
