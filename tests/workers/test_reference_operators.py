@@ -282,3 +282,13 @@ def ran(case: Case, backend: backends.Backend) -> Trace:
     train = importlib.import_module("workers.training.train").train
     with backend.session(case, 0, "") as joined:
         return joined.replay(lambda session: train(case, session, lambda *_: None), joined)
+
+
+@pytest.mark.slow
+def test_tanh_of_jax_arrays_is_within_four_units_in_the_last_place() -> None:
+    needs("jax")
+    jax = importlib.import_module("jax")
+    x = np.linspace(-20, 20, 10_001)
+    with jax.experimental.enable_x64():
+        actual = np.asarray(operators.formulas()["tanh"](jax.numpy, x))
+    assert (np.abs(actual - np.tanh(x)) <= 4 * np.spacing(np.abs(np.tanh(x)))).all()

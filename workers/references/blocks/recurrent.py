@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.references.layers import Array, Given, projected, sigmoid
+from workers.references.operators.special import tanh
 
 
 def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
@@ -43,8 +44,8 @@ def _lstm(own: Array, recurrent: Array, state: tuple[Array, Array], given: Given
     """Gates in the order input, forget, cell, output."""
     np = given.numpy
     enters, forgets, cell, leaves = np.split(own + recurrent, 4, axis=-1)
-    kept = sigmoid(forgets, given) * state[1] + sigmoid(enters, given) * np.tanh(cell)
-    return sigmoid(leaves, given) * np.tanh(kept), kept
+    kept = sigmoid(forgets, given) * state[1] + sigmoid(enters, given) * tanh(np, cell)
+    return sigmoid(leaves, given) * tanh(np, kept), kept
 
 
 def _gru(own: Array, recurrent: Array, state: tuple[Array, Array], given: Given) -> tuple[Array, Array]:
@@ -54,6 +55,6 @@ def _gru(own: Array, recurrent: Array, state: tuple[Array, Array], given: Given)
         np.split(each, 3, axis=-1) for each in (own, recurrent)
     )
     kept = sigmoid(updates + also_updates, given)
-    candidate = np.tanh(new + sigmoid(resets + also_resets, given) * also_new)
+    candidate = tanh(np, new + sigmoid(resets + also_resets, given) * also_new)
     hidden = (1 - kept) * candidate + kept * state[0]
     return hidden, hidden

@@ -6,7 +6,7 @@ from typing import Literal
 
 from workers.references.layers import Array
 from workers.references.operators import Formula
-from workers.references.operators.special import constant, erf, log1p, magnitude
+from workers.references.operators.special import constant, erf, log1p, magnitude, tanh
 
 ALPHA, SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 """The constants of SELU (Klambauer et al., 2017)."""
@@ -35,7 +35,7 @@ def selu(np: Array, x: Array, inplace: bool = False) -> Array:
 def gelu(np: Array, x: Array, *, approximate: Literal["none", "tanh"] = "none") -> Array:
     """`x` times the normal distribution's function of it, or an approximation of that by tanh."""
     if approximate == "tanh":
-        return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+        return x * (1 + tanh(np, math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
     return x * (1 + erf(np, x / math.sqrt(2))) / 2
 
 
@@ -48,7 +48,7 @@ def softplus(np: Array, x: Array, beta: float = 1.0, threshold: float = 20.0) ->
 
 def mish(np: Array, x: Array, inplace: bool = False) -> Array:
     """`x * tanh(softplus(x))`."""
-    return x * np.tanh(softplus(np, x))
+    return x * tanh(np, softplus(np, x))
 
 
 def glu(np: Array, x: Array, dim: int = -1) -> Array:
@@ -115,7 +115,7 @@ _FUNCTIONAL: Mapping[str, Formula] = {
     "softplus": softplus,
     "softshrink": softshrink,
     "softsign": lambda np, x: x / (1 + magnitude(np, x)),
-    "tanhshrink": lambda np, x: x - np.tanh(x),
+    "tanhshrink": lambda np, x: x - tanh(np, x),
     "threshold": lambda np, x, threshold, value: np.where(x > threshold, x, value),
 }
 

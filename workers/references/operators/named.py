@@ -50,7 +50,6 @@ SAME_NAME = frozenset(
         "sqrt",
         "square",
         "tan",
-        "tanh",
         "trace",
         "trunc",
     }
