@@ -290,6 +290,13 @@ def test_the_versions_of_a_rank_are_read_after_it_ended_and_may_be_empty(
     assert [run_folder.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
 
 
+@pytest.mark.parametrize("rest", ["Segmentation fault\n\nThread 0x1", "\nF\n"])
+def test_a_crash_has_its_signal_where_another_thread_cut_the_heading_off(tmp_path: Path, rest: str) -> None:
+    run_folder.log_file(tmp_path, 0).write_text(f"Fatal Python error: {rest}")
+    failure = failures._failure(tmp_path, 0, -signal.SIGSEGV)  # noqa: SLF001
+    assert (failure.kind, failure.message) == ("SIGSEGV", "Fatal Python error: Segmentation fault")
+
+
 def test_the_lowest_rank_with_the_first_failure_is_reported_and_no_consequence(tmp_path: Path) -> None:
     of_ranks = {
         0: a_failure(kind="ConnectionError"),

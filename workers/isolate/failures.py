@@ -14,6 +14,9 @@ from workers.isolate.ranks import Ranks
 LOG_CHARACTERS = 8000
 """How much of a rank's log a failure keeps."""
 
+HEADING = "Fatal Python error:"
+"""What faulthandler writes ahead of the name of a fatal signal."""
+
 
 def failure_of(ranks: Ranks, case: int) -> Failure | None:
     """The failure that stands for a case, by its index, of a run; without versions; None if none is known."""
@@ -97,7 +100,7 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
         stage=stage,
         step=step,
         kind=signal.Signals(-status).name if status < 0 else f"exit status {status}",
-        message=_fatal_line(log),
+        message=_fatal_line(log, status),
         frame=native_frames.crashed_in(log),
         log=native_frames.readable(log, LOG_CHARACTERS),
         operator=run_folder.operator(folder, rank),
@@ -127,15 +130,17 @@ def _hang(case: int, ranks: Ranks, reason: str) -> Failure:
     )
 
 
-def _fatal_line(log: str) -> str:
+def _fatal_line(log: str, status: int) -> str:
     """The line of a log that says why the process died.
 
     The first line with a failed CHECK, an abort message or faulthandler's heading; else the log's first line.
+    Another thread's output may cut the heading off ahead of the signal, which the `status` has too.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [
         line
         for line in lines
-        if "Check failed" in line or line.startswith(("F0", "F1", "Fatal Python error", "terminate called"))
+        if "Check failed" in line or line.startswith(("F0", "F1", HEADING, "terminate called"))
     ]
-    return (fatal or lines or [""])[0]
+    line = (fatal or lines or [""])[0]
+    return f"{HEADING} {signal.strsignal(-status)}" if line == HEADING and status < 0 else line

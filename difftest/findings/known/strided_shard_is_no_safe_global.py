@@ -22,7 +22,7 @@ def main(rank: int, rendezvous: str) -> None:
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     file.seek(0)
-    torch.load(file)
+    torch.load(file, weights_only=True)
 
 
 if __name__ == "__main__":
