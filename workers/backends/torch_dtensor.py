@@ -100,10 +100,9 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     """Replaces every buffer, and every parameter once: a tied weight stays one parameter."""
     from torch import nn
 
-    layout, placed = member.case.layout, {}
+    layout, reverse, placed = member.case.layout, cut_in_reverse(member.case), {}
     for name, parameter in module.named_parameters():
-        reverse = name in cut_in_reverse(member.case)
-        tensor = _distributed(member, parameter.detach(), layout.parameters[name], reverse=reverse)
+        tensor = _distributed(member, parameter.detach(), layout.parameters[name], reverse=name in reverse)
         placed[parameter] = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
     for path, inner in module.named_modules():
         for name, parameter in inner.named_parameters(recurse=False):

@@ -124,14 +124,14 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     def blocks_inside(self) -> tuple[str, ...]:
         """The members of its outermost lists and sequences of modules that have parameters, in order."""
-        found: list[str] = []
+        members: list[str] = []
         for path in self.modules:
             listed, _, number = path.rpartition(".")
             is_member = number.isdecimal() and self.modules.get(listed) in LISTS
             trained = any(name.startswith(f"{path}.") for name in self.parameters)
-            if is_member and trained and not any(path.startswith(f"{one}.") for one in found):
-                found.append(path)
-        return tuple(found)
+            if is_member and trained and not any(path.startswith(f"{one}.") for one in members):
+                members.append(path)
+        return tuple(members)
 
     def buffers(self) -> Parameters:
         """Its buffers, all of them replicated."""

@@ -51,14 +51,17 @@ def clamp(np: Array, x: Array, min: Array = None, max: Array = None) -> Array:
 def xlogy(np: Array, x: Array, y: Array) -> Array:
     """`x * log(y)`, and 0 where `x` is 0. It is linear in `x`, which is its derivative there too."""
     nothing = (x == 0) & (y <= 0)
-    product = x * np.log(np.where(nothing, 1.0, y))
-    return np.where(x == 0, product - constant(np, product), product)
+    return _positive_zeros(np, x, x * np.log(np.where(nothing, 1.0, y)))
 
 
 def xlog1py(np: Array, x: Array, y: Array) -> Array:
     """`x * log(1 + y)`, as `xlogy`."""
     nothing = (x == 0) & (y <= -1)
-    product = x * log1p(np, np.where(nothing, 0.0, y))
+    return _positive_zeros(np, x, x * log1p(np, np.where(nothing, 0.0, y)))
+
+
+def _positive_zeros(np: Array, x: Array, product: Array) -> Array:
+    """The product with its derivative, and without a sign where `x` is 0."""
     return np.where(x == 0, product - constant(np, product), product)
 
 

@@ -21,20 +21,23 @@ from difftest.cases.features.state_dict_options import Options
 from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, TrainingProgress, nothing
 
+ON_FIRST = StateDictOptions(full_state_dict=True, cpu_offload=True)
+"""The first rank alone has the state."""
+
 READ = {
     "full": StateDictOptions(full_state_dict=True),
     "offloaded": StateDictOptions(cpu_offload=True),
-    "broadcast": StateDictOptions(full_state_dict=True, cpu_offload=True),
-    "sent": StateDictOptions(full_state_dict=True, cpu_offload=True),
+    "broadcast": ON_FIRST,
+    "sent": ON_FIRST,
     "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
     "loose": StateDictOptions(strict=False),
-    "gathered": StateDictOptions(full_state_dict=True, cpu_offload=True),
+    "gathered": ON_FIRST,
     "trained": StateDictOptions(ignore_frozen_params=True, strict=False),
 }
 """The options with which a state is read."""
 
 SENT = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-LOADED = {**READ, "broadcast": SENT, "sent": SENT, "gathered": SENT}
+LOADED = {form: SENT if read is ON_FIRST else read for form, read in READ.items()}
 """Those with which it is loaded."""
 
 BY_HALVES = ("sent", "gathered")
