@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
+import numpy as np
+
 from difftest.cases.layer import Layer
 from difftest.ground import plugins
 
@@ -75,18 +77,29 @@ def projected(inputs: Array, weight: Array, bias: Array | None = None) -> Array:
     return products if bias is None else products + bias
 
 
+def constant(arrays: Array, x: Array) -> Array:
+    """`x` without a derivative: what is subtracted and added again has none, but for its rounding."""
+    if arrays is np:
+        return x
+    from jax import lax
+
+    return lax.stop_gradient(x)
+
+
 def softmax(scores: Array, given: Given) -> Array:
     """Shares along the last dim; the greatest score is subtracted, which changes nothing but the range."""
-    np = given.numpy
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    powers = given.numpy.exp(_from_greatest(scores, given))
     return powers / powers.sum(-1, keepdims=True)
 
 
 def log_softmax(scores: Array, given: Given) -> Array:
     """The logarithm of `softmax`."""
-    np = given.numpy
-    shifted = scores - scores.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    shifted = _from_greatest(scores, given)
+    return shifted - given.numpy.log(given.numpy.exp(shifted).sum(-1, keepdims=True))
+
+
+def _from_greatest(scores: Array, given: Given) -> Array:
+    return scores - constant(given.numpy, scores.max(-1, keepdims=True))
 
 
 def sigmoid(values: Array, given: Given) -> Array:

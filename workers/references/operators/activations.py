@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from workers.references.layers import Array
+from workers.references.layers import Array, constant
 from workers.references.operators import Formula
-from workers.references.operators.special import constant, erf, log1p, magnitude, tanh
+from workers.references.operators.special import erf, log1p, magnitude, tanh
 
 ALPHA, SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 """The constants of SELU (Klambauer et al., 2017)."""

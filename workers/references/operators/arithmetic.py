@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from workers.references.layers import Array
+from workers.references.layers import Array, constant
 from workers.references.operators import Formula
-from workers.references.operators.special import constant, erf, log1p
+from workers.references.operators.special import erf, log1p
 
 
 def add(_np: Array, x: Array, other: Array, *, alpha: float = 1) -> Array:
@@ -27,9 +27,17 @@ def rsub(_np: Array, x: Array, other: Array, *, alpha: float = 1) -> Array:
 def div(
     np: Array, x: Array, other: Array, *, rounding_mode: Literal["trunc", "floor"] | None = None
 ) -> Array:
-    """The quotient, rounded toward zero or down where that is requested."""
-    rounded = {None: lambda quotient: quotient, "trunc": np.trunc, "floor": np.floor}
-    return rounded[rounding_mode](x / other)
+    """The quotient, rounded toward zero, or down as Python's `//` and numpy's `floor_divide` do.
+
+    An infinity has no quotient by a number with a remainder, and a number divided by an infinity of the other
+    sign is just below 0.
+    """
+    quotient = x / other
+    if rounding_mode == "floor":
+        below = np.isinf(other) & np.isfinite(x) & (x * other < 0)
+        undefined = np.isinf(x) & np.isfinite(other) & (other != 0)
+        return np.where(undefined, np.nan, np.where(below, -1.0, np.floor(quotient)))
+    return np.trunc(quotient) if rounding_mode else quotient
 
 
 def addcmul(_np: Array, x: Array, one: Array, two: Array, *, value: float = 1) -> Array:

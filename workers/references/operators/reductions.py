@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import partial, wraps
 from typing import Literal
 
-from workers.references.layers import Array
+from workers.references.layers import Array, constant
 from workers.references.operators import Formula
-from workers.references.operators.special import constant, magnitude
+from workers.references.operators.special import magnitude
 
 Dims = int | tuple[int, ...] | None
 

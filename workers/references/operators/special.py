@@ -73,15 +73,6 @@ def _hypot_of_jax() -> Callable[[Array, Array], Array]:
     return cast("Callable[[Array, Array], Array]", hypot)
 
 
-def constant(arrays: Array, x: Array) -> Array:
-    """`x` without a derivative: what is subtracted and added again has none, but for its rounding."""
-    if arrays is np:
-        return x
-    from jax import lax
-
-    return lax.stop_gradient(x)
-
-
 def magnitude(arrays: Array, x: Array) -> Array:
     """`abs(x)`, whose derivative at 0 is 0: of all that are possible there, torch documents the least."""
     return arrays.sign(x) * x
