@@ -4,7 +4,7 @@ A new backend of a known side takes that side's profile. A backend of a new side
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from difftest.cases import flags
 from difftest.cases.case import Case
@@ -32,6 +32,8 @@ class Profile:
     * `only_named`: whether the backend, too, runs only where it is named: it takes long, or is another way of
       running what a usual one runs.
     * `variants`: legal ways of running the same thing, which the self-test's null campaign compares.
+    * `mechanisms`: what its framework does behind every program and may do wrongly, each with the environment
+      variables without which it is not done. A finding says whether it disappears then.
     * `stands_for_side`: whether the backend stands for its side where the self-test plants a fault into
       another side's backend.
     * `cost_unit`: whether the self-test gives the oracle's cost in units of this backend's run.
@@ -46,6 +48,7 @@ class Profile:
     extras: str = ""
     only_named: bool = False
     variants: tuple[Variant, ...] = (AGAIN,)
+    mechanisms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stands_for_side: bool = False
     cost_unit: bool = False
     on_pjrt: bool = False
@@ -65,6 +68,11 @@ TORCH = Profile(
 
 XLA = Profile(variants=(AGAIN, Variant(name="effort", of=flags.of_other_effort)), on_pjrt=True)
 """Machine code that is optimised, and that is not, are both legal."""
+
+TORCH_XLA = replace(XLA, mechanisms={"runtime.cached_graphs": {"XLA_COMPILATION_CACHE_SIZE": "0"}})
+"""torch_xla runs what it compiled for one graph for all others with the same hash, on which shapes have a say
+and which of several inputs goes where has none.
+"""
 
 DEFINITION = "definition"
 """The side of references: what they show is torch's own fault, whatever the device."""

@@ -63,6 +63,8 @@ class Campaign:
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
     `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
     `follows` names for a backend the one behind which it may run in the same processes.
+    `mechanisms` has for a backend what its framework does behind every program and may do wrongly, each with
+    the environment variables without which it is not done.
     Where `capacity` is given, it returns that number as it is now, which may grow.
     `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
     One in `known_in_full` findings that it explains has all the evidence of a new one, the others have less.
@@ -78,6 +80,7 @@ class Campaign:
     corpus: Corpus
     execute_group: ExecuteGroup | None = None
     follows: Mapping[str, str] = field(default_factory=dict)
+    mechanisms: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     foreign: bool = False
     workers: int = 1
     capacity: Callable[[], int] | None = None

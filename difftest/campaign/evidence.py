@@ -1,6 +1,6 @@
 """The evidence for a new finding's blame, from further runs of its case and of variants of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import LAYER, TwoByTwo, layer
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, LATER_CHECKS, WRONG_SIBLINGS
 
 T = TypeVar("T")
@@ -48,20 +49,22 @@ def placed_by_what_ran(campaign: Campaign, result: CaseResult, divergence: Diver
 
 
 def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> dict[str, str]:
-    """The options that decide: with one of them back at its default, the run agrees with the oracle.
+    """What decides: without one of these options, or of the framework's mechanisms, the run is right.
 
     A case may take several usual forms. Where it shows the fault without all of them, none is tried alone.
+    Mechanisms are tried for wrong numbers alone.
     """
     options, forms = dict(resets(case)), dict(case.form_resets())
     if len(forms) > 1:
         plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
         if _diverges(campaign, plain, divergence.backend, divergence) is not False:
             options = {name: reset for name, reset in options.items() if name not in forms}
-    diverges = in_parallel(
-        campaign,
-        [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()],
-    )
-    deciding = [option for option, wrong in zip(options, diverges, strict=True) if wrong is False]
+    wrong_numbers = divergence.symptom is Symptom.MISMATCH
+    mechanisms = campaign.mechanisms.get(divergence.backend, {}) if wrong_numbers else {}
+    runs = [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()]
+    runs += [partial(_without, campaign, case, divergence, less) for less in mechanisms.values()]
+    diverges = in_parallel(campaign, runs)
+    deciding = [name for name, wrong in zip((*options, *mechanisms), diverges, strict=True) if wrong is False]
     return {DECIDED_BY: ", ".join(deciding)} if deciding else {}
 
 
@@ -95,10 +98,16 @@ def in_parallel(campaign: Campaign, calls: Sequence[Callable[[], T]]) -> list[T]
         return list(threads.map(lambda call: call(), calls))
 
 
-def rerun_or_none(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> Comparison | None:
+def rerun_or_none(
+    campaign: Campaign,
+    case: Case,
+    backend: str,
+    divergence: Divergence,
+    environment: Mapping[str, str] | None = None,
+) -> Comparison | None:
     """A run in fresh processes beside the oracle, compared; None where the infrastructure failed."""
     try:
-        return rerun(campaign, case, backend, check=divergence.check)
+        return rerun(campaign, case, backend, check=divergence.check, options=environment)
     except InfrastructureError:
         return None
 
@@ -123,6 +132,13 @@ def _diverges(
         return None
     same = _same_fault if backend == divergence.backend else _looks_alike
     return same(comparison, divergence)
+
+
+def _without(
+    campaign: Campaign, case: Case, divergence: Divergence, environment: Mapping[str, str]
+) -> bool | None:
+    """Whether the case shows the same fault with further environment variables; None if undecidable."""
+    return _same_fault(rerun_or_none(campaign, case, divergence.backend, divergence, environment), divergence)
 
 
 def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool | None:

@@ -27,7 +27,7 @@ from difftest.judge import predictions
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.records import read_limits
-from difftest.records.evidence import DECIDED_BY
+from difftest.records.evidence import DECIDED_BY, MECHANISM
 from difftest.records.finding import Finding
 
 _PATTERN = re.compile(r"[*?[]")
@@ -64,7 +64,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     `predicts` names a model of the fault (`difftest.judge.predictions`), which must give the very numbers
     that were measured. `decided_by` is an option as a finding's evidence names it, such as
-    `spelling.optimizer_before=True`: the entry is about whatever that option alone decides.
+    `spelling.optimizer_before=True`, or a mechanism of the framework's, such as `runtime.cached_graphs`: the
+    entry is about whatever that alone decides.
     """
 
     fingerprint: str
@@ -137,9 +138,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return all(name in actual and fnmatchcase(actual[name], text) for name, text in self.what.items())
 
     def _is_decided(self, case: Case, evidence: Mapping[str, str]) -> bool:
-        """Whether the case takes the option of `decided_by`, without which the finding's own run agrees."""
-        deciding = evidence.get(DECIDED_BY, "").split(", ")
-        return self.decided_by in deciding and self.decided_by in dict(resets(case))
+        """Whether the case takes the option of `decided_by`, without which the finding's own run agrees.
+
+        Every case has the mechanisms of its framework.
+        """
+        taken = self.decided_by.startswith(MECHANISM) or self.decided_by in dict(resets(case))
+        return taken and self.decided_by in evidence.get(DECIDED_BY, "").split(", ")
 
     def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.

@@ -19,7 +19,10 @@ OTHER_SINGLE = "other_single"
 TWO_BY_TWO = (SINGLE, OTHER, OTHER_SINGLE)
 
 DECIDED_BY = "decided_by"
-"""The options of the case without which the run agrees."""
+"""The options of the case, and the mechanisms of the framework, without which the run agrees."""
+
+MECHANISM = "runtime."
+"""With what the name of a mechanism begins."""
 
 LATER_CHECKS = "then"
 """What else the checks report of the same run: most often a consequence."""

@@ -105,7 +105,14 @@ class Machine:
         return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
 
 
-def finding_of(root: Path, machine: Machine, case: Case, *, explanation: str = "") -> Finding:
+def finding_of(
+    root: Path,
+    machine: Machine,
+    case: Case,
+    *,
+    explanation: str = "",
+    mechanisms: Mapping[str, Mapping[str, str]] = {},
+) -> Finding:
     corpus = Corpus(root)
     corpus.prepare()
     campaign = Campaign(
@@ -114,6 +121,7 @@ def finding_of(root: Path, machine: Machine, case: Case, *, explanation: str = "
         execute=machine.execute,
         corpus=corpus,
         explanation=lambda *_: explanation,
+        mechanisms={"ddp": mechanisms},
     )
     list(run(campaign, [(0, case)]))
     (finding,) = corpus.findings()
@@ -124,6 +132,17 @@ def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     finding = finding_of(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
     assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
     assert finding.evidence["decided_by"] == "replication.gradient_as_bucket_view=True"
+
+
+def test_a_finding_names_the_mechanism_of_the_framework_that_decides_it(tmp_path: Path) -> None:
+    class Caching(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            wrong = backend != ORACLE and "CACHE" not in options
+            return super().execute(a_case(replication=BOTH) if wrong else case, backend, options)
+
+    mechanisms = {"runtime.cached_graphs": {"CACHE": "0"}, "runtime.threads": {"THREADS": "1"}}
+    finding = finding_of(tmp_path, Caching(), a_case(), mechanisms=mechanisms)
+    assert finding.evidence["decided_by"] == "runtime.cached_graphs"
 
 
 def test_of_an_explained_fault_no_option_is_reset(tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ def test_an_option_that_the_case_does_not_take_decides_nothing() -> None:
     assert Ledger(entries=(ENTRY,)).entry(shown, BEFORE, TODAY) is None
 
 
+def test_what_a_mechanism_of_the_framework_decides_is_known_in_every_case() -> None:
+    shown = mismatch("xla_spmd", "parameters", Stage.UPDATE)
+    known = read_ledger().entry(shown, PLAIN, TODAY, {DECIDED_BY: "runtime.cached_graphs"})
+    assert known
+    assert known.upstream == "difftest/findings/known/graphs_of_equal_hash_on_xla.py"
+    assert entry(shown, PLAIN) is None
+
+
 def test_the_projects_ledger_knows_a_gradient_that_an_early_optimizer_decides() -> None:
     shown = mismatch("xla_spmd", "gradients", Stage.BACKWARD, nature="times a constant")
     assert entry(shown, BEFORE) is None

@@ -6,7 +6,7 @@ that join it, never at the top of its file.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from difftest.campaign.campaign import ORACLE
@@ -101,6 +101,12 @@ def following(names: Iterable[str]) -> dict[str, str]:
     """For each backend that can run behind another in the same processes that other, in its environment."""
     leaders = {name: profile(name).follows for name in names}
     return {name: name.replace(plugins.plain(name), leader, 1) for name, leader in leaders.items() if leader}
+
+
+def mechanisms(names: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, str]]]:
+    """Of these backends those with `PROFILE.mechanisms`, and the mechanisms."""
+    profiles = {name: profile(name) for name in names}
+    return {name: one.mechanisms for name, one in profiles.items() if one.mechanisms}
 
 
 def _is_usual(profile: Profile) -> bool:

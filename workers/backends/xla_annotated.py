@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TITLE = "DTensor annotation on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = replace(sides.XLA, follows="xla_spmd")
+PROFILE = replace(sides.TORCH_XLA, follows="xla_spmd")
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TITLE = "torch_xla.compile"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = replace(sides.XLA, only_named=True)
+PROFILE = replace(sides.TORCH_XLA, only_named=True)
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

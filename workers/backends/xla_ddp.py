@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TITLE = 'DDP over "xla"'
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = sides.XLA
+PROFILE = sides.TORCH_XLA
 PRELOAD = devices.PRELOAD
 processes = replicas.processes
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TITLE = "DTensor on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = sides.XLA
+PROFILE = sides.TORCH_XLA
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

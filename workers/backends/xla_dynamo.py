@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TITLE = 'torch.compile over "openxla"'
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = replace(sides.XLA, only_named=True)
+PROFILE = replace(sides.TORCH_XLA, only_named=True)
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

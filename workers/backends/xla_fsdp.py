@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TITLE = "SPMD FSDP on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = sides.XLA
+PROFILE = sides.TORCH_XLA
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

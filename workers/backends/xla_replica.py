@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TITLE = "XLA replicas"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = sides.XLA
+PROFILE = sides.TORCH_XLA
 PRELOAD = devices.PRELOAD
 processes = replicas.processes
 environment = replicas.environment

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TITLE = "XLA SPMD with splash attention"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = replace(sides.XLA, extras="xla,torchax")
+PROFILE = replace(sides.TORCH_XLA, extras="xla,torchax")
 PRELOAD = xla_spmd.PRELOAD
 processes = xla_spmd.processes
 environment = xla_spmd.environment

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TITLE = "XLA SPMD"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PROFILE = replace(sides.XLA, stands_for_side=True, cost_unit=True)
+PROFILE = replace(sides.TORCH_XLA, stands_for_side=True, cost_unit=True)
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

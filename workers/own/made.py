@@ -1,6 +1,7 @@
 """What the user's functions make: the module, a step's batch, the loss and the optimizer."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
@@ -13,7 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.own import Own
 from difftest.cases.numbers import IGNORE_INDEX, Batch, Integers
-from difftest.ground.errors import UsageError
+from difftest.ground.errors import UnsupportedError, UsageError
 from workers.own import loaded, results
 
 COMPLEX = {torch.float64: torch.complex128}
@@ -177,6 +178,16 @@ def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # no
 
 
 def optimizer(case: Case, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """The user's optimizer."""
-    made: torch.optim.Optimizer = loaded.functions(layer_of(case)).optimizer(parameters)
+    """The user's optimizer.
+
+    `UnsupportedError` where it refuses parameters that a wrapper made flat, as FSDP1 does.
+    """
+    try:
+        made: torch.optim.Optimizer = loaded.functions(layer_of(case)).optimizer(parameters)
+    except ValueError as error:
+        dims = Counter(map(len, case.model.parameters().values()))
+        if Counter(parameter.dim() for parameter in parameters) <= dims:
+            raise
+        msg = f"the optimizer refuses parameters that the wrapper made flat: {error}"
+        raise UnsupportedError(msg) from error
     return made

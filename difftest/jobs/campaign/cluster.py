@@ -49,13 +49,14 @@ class Cluster:
         references: Iterable[str] = (),
     ) -> Campaign:
         """A campaign that runs here, on `backends` or else on all of the cluster's."""
-        from workers.backends import following
+        from workers.backends import following, mechanisms
 
         chosen = self.backends if backends is None else backends
         return Campaign(
             name=name,
             backends=chosen,
             follows=following(chosen),
+            mechanisms=mechanisms(chosen),
             execute=self.execute,
             execute_group=self.execute_group,
             corpus=corpus,

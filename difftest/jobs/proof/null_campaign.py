@@ -130,20 +130,22 @@ class NullCampaign:
     def _decided(self, case: Case, rows: Iterable[CorrectRun]) -> Mapping[str, Mapping[str, str]]:
         """By backend with a false finding, the evidence that a campaign gathers for the ledger's entries.
 
-        These are the options that an entry names, and without which the case agrees.
+        These are the options that an entry names, and without which the case agrees, and the mechanisms.
         """
-        named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
-        without = [(name, reset) for name, reset in resets(case) if name in named]
         return {
-            row.backend: {
-                DECIDED_BY: ", ".join(name for name, reset in without if self._agrees(reset, row.backend))
-            }
+            row.backend: {DECIDED_BY: ", ".join(self._deciding(case, row.backend))}
             for row in rows
             if row.false
         }
 
-    def _agrees(self, case: Case, backend: str) -> bool:
-        truth, outcome = self.execute(case, ORACLE, {}), self.execute(case, backend, {})
+    def _deciding(self, case: Case, backend: str) -> list[str]:
+        named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
+        without = [name for name, reset in resets(case) if name in named and self._agrees(reset, backend)]
+        mechanisms = self.backends[backend].PROFILE.mechanisms.items()
+        return without + [name for name, less in mechanisms if self._agrees(case, backend, less)]
+
+    def _agrees(self, case: Case, backend: str, environment: Mapping[str, str] = NOTHING) -> bool:
+        truth, outcome = self.execute(case, ORACLE, {}), self.execute(case, backend, environment)
         side = self.backends[backend].SIDE
         return isinstance(truth, Trace) and compare(case, backend, side, truth, outcome).verdict == "agree"
 
