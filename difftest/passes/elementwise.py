@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array
 
 
 def _divide(x: Array, y: Array) -> Array:

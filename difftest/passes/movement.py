@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.passes.hlo import Instruction, Shape, UnreadableError, split
-
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array
+from difftest.passes.hlo import Instruction, Shape, UnreadableError
+from difftest.passes.hlo_text import split
 
 
 def broadcast(x: Array, instruction: Instruction) -> Array:

@@ -3,15 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.passes.arrays import Each, NotEvaluatedError
-from difftest.passes.hlo import HloModule, Instruction, Shape, UnreadableError, split
-
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array, Each, NotEvaluatedError
+from difftest.passes.hlo import HloModule, Instruction, Shape, UnreadableError
+from difftest.passes.hlo_text import split
 
 _TILED = re.compile(
     r"devices=\[(?P<tiles>[\d,]+)\](?:<=\[(?P<dims>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<listed>[\d,]+))"

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from difftest.passes.arrays import Array
 from difftest.passes.evaluate import Machine
-from difftest.passes.guilty import EntryLayout, ModuleRun, Verdict
-from difftest.passes.hlo import Computation, HloModule, Instruction, written
+from difftest.passes.guilty import EntryLayout, Verdict
+from difftest.passes.hlo import Computation, HloModule, Instruction
+from difftest.passes.hlo_text import written
+from difftest.passes.module_runs import ModuleRun
 from difftest.passes.shardings import arguments_of
-
-Array: TypeAlias = NDArray[Any]
 
 OF_SEVERAL = (
     *("partition-id", "replica-id", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
@@ -78,7 +78,7 @@ class Candidate:
         inside = [
             instruction
             for instruction in self.entry.instructions
-            if instruction.opcode not in LEAVES and _is_array(instruction)
+            if instruction.opcode not in LEAVES and instruction.shape.type not in ("tuple", "token")
         ]
         others = [instruction.name for instruction in inside if instruction.name != self.root]
         roots = [replace(self, root=name) for name in others]
@@ -125,7 +125,3 @@ def _on(values: Mapping[str, Sequence[Any]], device: int) -> dict[str, Any]:
 def _parameter(instruction: Instruction, number: int) -> Instruction:
     kept = {key: value for key, value in instruction.attributes.items() if key == "sharding"}
     return Instruction(instruction.name, instruction.shape, "parameter", (), kept, str(number))
-
-
-def _is_array(instruction: Instruction) -> bool:
-    return instruction.shape.type not in ("tuple", "token")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from difftest.passes.hlo import HloModule, parse
+from difftest.passes.hlo import HloModule
+from difftest.passes.hlo_text import parse
 from difftest.passes.shardings import HloSharding, shardings_of
 from difftest.records import read_limits
 

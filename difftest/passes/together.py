@@ -1,48 +1,18 @@
 """Instructions of all devices: calls of other computations, and collectives."""
 
-# ruff: noqa: ARG001  what evaluates an instruction has the parameters of all others
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.passes import movement
-from difftest.passes.arrays import Each, NotEvaluatedError
-from difftest.passes.hlo import Computation, HloModule, Instruction, Shape
-
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array, Each, NotEvaluatedError
+from difftest.passes.evaluator import Evaluator
+from difftest.passes.hlo import Instruction
 
 MOST_STEPS = 20_000
 """The most iterations of a loop; a longer one is refused."""
-
-
-class Evaluator(Protocol):
-    """What evaluates the other computations of a module: `difftest.passes.evaluate.Machine`."""
-
-    @property
-    def module(self) -> HloModule:
-        """The module."""
-
-    @property
-    def steps(self) -> list[int]:
-        """How many iterations its loops have had, in one place for all that evaluate it."""
-
-    @property
-    def devices(self) -> int:
-        """How many there are."""
-
-    def run(self, computation: Computation, arguments: Sequence[Each]) -> Each:
-        """The result for each device."""
-
-    def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
-        """An array as an array of this shape's type holds it."""
-
-    def scalars(self, name: str, arrays: Sequence[Array]) -> Any:  # noqa: ANN401  an array, or a tuple
-        """The computation of scalars applied to every element of arrays."""
-
 
 Together: TypeAlias = Callable[[Evaluator, Instruction, Sequence[Each]], Each]
 
@@ -80,14 +50,6 @@ def _conditional(machine: Evaluator, instruction: Instruction, given: Sequence[E
         for index in set(indices)
     }
     return [made[index][device] for device, index in enumerate(indices)]
-
-
-def _partition_id(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return [np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)]
-
-
-def _replica_id(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
 
 
 _OF_PARTITIONS = ("all-to-all", "collective-broadcast")
@@ -190,21 +152,23 @@ def _collective_permute(machine: Evaluator, instruction: Instruction, given: Seq
     return list(made)
 
 
-def _collective_broadcast(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return _collective(machine, instruction, given, lambda parts: [parts[0]] * len(parts))
-
-
 TOGETHER: Mapping[str, Together] = {
     "call": _called,
     "fusion": _called,
     "while": _while,
     "conditional": _conditional,
-    "partition-id": _partition_id,
-    "replica-id": _replica_id,
+    "partition-id": lambda machine, *_: [
+        np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)
+    ],
+    "replica-id": lambda machine, *_: [
+        np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)
+    ],
     "all-reduce": _all_reduce,
     "reduce-scatter": _reduce_scatter,
     "all-gather": _all_gather,
     "all-to-all": _all_to_all,
     "collective-permute": _collective_permute,
-    "collective-broadcast": _collective_broadcast,
+    "collective-broadcast": lambda machine, op, given: _collective(
+        machine, op, given, lambda parts: [parts[0]] * len(parts)
+    ),
 }

@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from difftest.passes.arrays import Array
 from difftest.passes.hlo import Instruction
 from difftest.passes.movement import padded
-
-Array: TypeAlias = NDArray[Any]
 
 
 def dot(x: Array, y: Array, instruction: Instruction) -> Array:

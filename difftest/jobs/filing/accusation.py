@@ -21,7 +21,7 @@ from difftest.jobs.filing.pass_files import AFTER, BEFORE
 from difftest.jobs.filing.passes import of_module, of_script, smallest
 from difftest.jobs.screen.output import write_text
 from difftest.passes.guilty import Verdict
-from difftest.passes.hlo import without_origins
+from difftest.passes.hlo_text import without_origins
 from difftest.records import read_limits
 from difftest.records.corpus import ARTIFACTS
 from difftest.records.evidence import GUILTY_PASS
