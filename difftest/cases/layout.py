@@ -100,6 +100,10 @@ class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The number of ranks of the mesh."""
         return math.prod(self.shape)
 
+    def size(self, axis: str) -> int:
+        """The number of ranks along an axis; 1 where the mesh has no such axis."""
+        return dict(self.axes).get(axis, 1)
+
     def coordinate(self, rank: int) -> tuple[int, ...]:
         """The position of `rank` on each axis."""
         position: list[int] = []

@@ -128,7 +128,7 @@ def _wrapping(case: Case) -> Iterator[str]:
         yield from (f"{part}.{name}" for name, _ in option_resets(options))
     if pipeline := case.staged:
         yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in ("schedule", "hands", "scaled"))
-        if pipeline.microbatches < dict(case.layout.mesh.axes).get(AXIS, 1):
+        if pipeline.microbatches < case.layout.mesh.size(AXIS):
             yield "pipeline.microbatches=few"
 
 

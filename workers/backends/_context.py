@@ -35,7 +35,7 @@ def _no_pieces(case: Case, pieces: int) -> str | None:
         return f"cuts the sequence over the axis {AXIS}; the layout does not"
     if case.world_size > 1 and {AXIS, *layout.batch_axes} != {*layout.mesh.names}:
         return f"the axes beside {AXIS} cut the batch by rows; the layout has another use for one"
-    pieces *= dict(layout.mesh.axes).get(AXIS, 1)
+    pieces *= layout.mesh.size(AXIS)
     if not case.model.sequence or case.model.sequence % pieces:
         return f"takes sequences of a multiple of {pieces} positions; the model's has {case.model.sequence}"
     return None

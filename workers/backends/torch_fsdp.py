@@ -71,7 +71,7 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
             continue
         placements = by_axis(case, name)
         *before, last = (placements[axis] for axis in axes)
-        if isinstance(last, Replicate) and dict(case.layout.mesh.axes)[axes[-1]] > 1:
+        if isinstance(last, Replicate) and case.layout.mesh.size(axes[-1]) > 1:
             return "fully_shard shards every parameter over its axis; the layout replicates one"
         if any(isinstance(p, Shard) for p in before):
             return "fully_shard shards over one axis; the layout shards a parameter over two"

@@ -60,7 +60,7 @@ def _no_stages(case: Case) -> str | None:
 
 def _alone_without_parameters(case: Case) -> str | None:
     assert case.staged  # noqa: S101  it has stages
-    ranks = dict(case.layout.mesh.axes)[AXIS]
+    ranks = case.layout.mesh.size(AXIS)
     trained = {int(name.partition(".")[0]) for name in case.model.parameters()}
     having = case.staged.ranks_with(trained, len(case.model.layers), ranks)
     return "an optimizer needs parameters; a rank has none" if len(having) < ranks else None

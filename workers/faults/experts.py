@@ -28,10 +28,6 @@ def _layers(case: Case) -> list[RoutedExperts]:
     return [layer for _, layer in walk(case.model.layers) if isinstance(layer, RoutedExperts)]
 
 
-def _size(case: Case, axis: str) -> int:
-    return dict(case.layout.mesh.axes).get(axis, 1)
-
-
 def _of_experts(
     *,
     about: str,
@@ -42,7 +38,7 @@ def _of_experts(
     """As `planted`, for the cases of the path `experts` that have several ranks."""
 
     def on_ranks(case: Case) -> bool:
-        return bool(_layers(case)) and _size(case, EXPERTS) > 1 and reaches(case)
+        return bool(_layers(case)) and case.layout.mesh.size(EXPERTS) > 1 and reaches(case)
 
     return planted(about=about, backends=backends, blame=blame, reaches=on_ranks, paths=("experts",))
 
@@ -127,7 +123,9 @@ def stale_experts(session: Session, case: Case, rank: int) -> Session:
 @_of_experts(
     about="what the ranks over tp compute of a row's gradient is not added up",
     reaches=lambda case: (
-        _size(case, TENSOR) > 1 and _spread(case) and len(case.model.parameters()) > len(routed(case.model))
+        case.layout.mesh.size(TENSOR) > 1
+        and _spread(case)
+        and len(case.model.parameters()) > len(routed(case.model))
     ),
 )
 def lost_sum_over_tp(session: Session, case: Case, _rank: int) -> Session:

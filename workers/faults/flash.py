@@ -51,8 +51,9 @@ def _packed(case: Case) -> bool:
 def _parts(case: Case, dim: int) -> int:
     """How many ranks cut the batch, dim 0, or the heads, dim 1."""
     held = partition_spec(case)[dim]
-    sizes = dict(case.layout.mesh.axes)
-    return math.prod(sizes[name] for name in ((held,) if isinstance(held, str) else held or ()))
+    return math.prod(
+        case.layout.mesh.size(name) for name in ((held,) if isinstance(held, str) else held or ())
+    )
 
 
 def _turnable(case: Case) -> int | None:

@@ -53,7 +53,7 @@ def _two_axes_mixed(case: Case) -> bool:
 def _late_bias(case: Case) -> str | None:
     """A whole bias beside a weight cut along its inputs."""
     layout = case.layout
-    if "tp" not in layout.mesh.names or dict(layout.mesh.axes)["tp"] == 1:
+    if layout.mesh.size("tp") == 1:
         return None
     axis = layout.mesh.names.index("tp")
     weights = [name for name, placements in layout.parameters.items() if placements[axis] == Shard(1)]
@@ -225,7 +225,7 @@ def bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
 
     def place(module: nn.Module) -> nn.Module:
         if name:
-            ranks = dict(case.layout.mesh.axes)["tp"]
+            ranks = case.layout.mesh.size("tp")
             module.get_submodule(name.removesuffix(".bias")).register_forward_hook(
                 lambda layer, _inputs, output: output + layer.bias * (ranks - 1)
             )

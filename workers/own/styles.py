@@ -62,7 +62,7 @@ def _style(pattern: str, style: Any) -> "ParallelStyle":  # noqa: ANN401  what t
 def of_case(case: Case, module: nn.Module) -> "dict[str, ParallelStyle]":
     """The styles of a case's module, whose only child is the user's."""
     assert case.model.own  # noqa: S101  the caller has such a case
-    size = dict(case.layout.mesh.axes).get(AXIS, 1)
+    size = case.layout.mesh.size(AXIS)
     made = styles(loaded.functions(case.model.own), module.get_submodule("0"), size)
     return {f"0.{pattern}": style for pattern, style in made.items()}
 

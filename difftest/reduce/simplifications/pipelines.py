@@ -21,7 +21,7 @@ def no_pipeline(case: Case) -> Iterator[Candidate]:
 
 def one_stage_a_rank(case: Case) -> Iterator[Candidate]:
     """The stages of a rank together, in a schedule for that, or in the same one."""
-    ranks = dict(case.layout.mesh.axes).get(AXIS, 1)
+    ranks = case.layout.mesh.size(AXIS)
     if case.staged and case.staged.stages > ranks > 1:
         for fields in ({"schedule": "GPipe"}, {}):
             cuts = case.staged.cuts[: ranks - 1]
