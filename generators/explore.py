@@ -14,6 +14,7 @@ from typing import TypeAlias
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layout import uneven_axes
+from difftest.cases.resets import option_resets
 from generators.signatures import Signature, expected
 
 BLOCK = 100
@@ -129,6 +130,6 @@ def _option_features(case: Case) -> Iterator[str]:
     More would make options more frequent than what they are combined with. Kernels and usual forms are drawn
     often enough without it.
     """
-    changed = [name for name, _ in case.option_resets() if not name.startswith(("sdpa", "spelling"))]
+    changed = [name for name, _ in option_resets(case) if not name.startswith(("sdpa", "spelling"))]
     if changed:
         yield changed[0] if len(changed) == 1 else "several options"

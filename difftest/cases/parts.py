@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import BuildingBlock
-from difftest.cases.options import option_resets
+from difftest.cases.options import field_resets
 
 BLOCKS, FEATURES, OPTIONS = "blocks", "features", "options"
 KINDS = (BLOCKS, FEATURES, OPTIONS)
@@ -50,7 +50,7 @@ def _of_parallelism(case: Case) -> Iterator[str]:
         yield f"mesh {' x '.join(case.layout.mesh.names)}"
     wrapped = {**case.wrapping, "replication": case.replication, "spelling": case.forms}
     for part, options in wrapped.items():
-        for name, _ in option_resets(options):
+        for name, _ in field_resets(options):
             what, _, value = name.partition("=")
             yield f"{part} {what if value in case.model.parameters() else name}"
     yield from _of_pipeline(case)

@@ -12,6 +12,7 @@ from difftest.cases import features
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import declared
 from difftest.cases.options import Feature
+from difftest.cases.resets import option_resets
 from difftest.findings.facts import facts
 from difftest.ground import plugins
 from difftest.reduce.measure import measure
@@ -84,7 +85,7 @@ def test_features_that_cannot_be_are_refused(used: tuple[dict[str, object], ...]
 
 def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
     case = with_features(SCHEDULE, EVALUATION)
-    resets = dict(case.option_resets())
+    resets = dict(option_resets(case))
     assert resets["feature.schedule"] == with_features(EVALUATION)
     assert resets["feature.evaluation"] == with_features(SCHEDULE)
     assert facts(case)["features"] == " schedule  schedule.kind=cosine  schedule.factor=0.5  evaluation "

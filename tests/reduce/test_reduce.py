@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from sample_programs import a_program, an_operator
 from samples import a_case, experts_case, tensor_parallel_case
 
-from difftest.cases.case import Case, Data, Training, uneven_cuts
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.activation import Activation
@@ -32,6 +33,7 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
 from difftest.cases.pipelining import Pipeline
+from difftest.cases.resets import option_resets
 from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
@@ -202,7 +204,7 @@ def test_a_fault_of_every_case_reduces_to_one_small_layer_on_one_device(case: Ca
     assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)
     assert max(layer.inputs, layer.outputs) <= 4
     assert result.case.model.sequence == 0
-    assert list(result.case.option_resets()) == []
+    assert list(option_resets(result.case)) == []
     assert result.case.dtype == "float32"
     # Stages go by themselves: on one device their backend runs a case that has some, and no other.
     assert result.evaluations <= 4 + (case.staged is not None and case.world_size > 1)

@@ -116,7 +116,7 @@ def _averaging(session: "Session", ignored: str) -> "Session":
     """The session that averages the gradients of an ignored parameter, as the program has to."""
     from torch import distributed
 
-    from workers.training.train import parameters
+    from workers.training.wrapped_names import parameters
 
     def after(stage: "Stage", _step: int, module: "nn.Module", _optimizer: "torch.optim.Optimizer") -> None:
         gradient = parameters(module)[ignored].grad

@@ -19,7 +19,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, Plant, PlantedFault, planted
 from workers.training.expert_rows import Routed
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 OF_RANKS = ("torch_experts",)
 

@@ -17,7 +17,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.training.features import input_hooks
 from workers.training.session import Loss, Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 
 def _of_stages(*, about: str, reaches: Callable[[Case, Pipeline], bool]) -> Callable[[Plant], PlantedFault]:

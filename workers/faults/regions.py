@@ -11,9 +11,9 @@ from difftest.cases.regions import norms
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, planted
 from workers.faults.features import replacing
-from workers.training import train
+from workers.training import loss
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 STYLES = ("torch_tp",)
 
@@ -75,4 +75,4 @@ def classes_of_one_rank(session: Session, case: Case, _rank: int) -> Session:
 )
 def weights_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """In the loss of the whole output."""
-    return replacing(session, train, "of_targets", lambda *_: 1.0)
+    return replacing(session, loss, "of_targets", lambda *_: 1.0)

@@ -16,7 +16,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, planted
 from workers.training.pieces import rows_by_rank
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 """What a communication hook returns; torch checks the annotations of hooks, so this must be the very type."""

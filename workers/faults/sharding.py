@@ -11,7 +11,7 @@ from difftest.cases.layout import Shard, local_slices
 from difftest.judge.stage import Stage
 from workers.faults import SHARDING, planted
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 
 def _sharded_parameter(case: Case) -> str | None:

@@ -16,7 +16,7 @@ from workers.faults import BACKEND, EVERYWHERE, planted
 from workers.training.features import forwards_first, kept_state_dict, own_function, skipped_block
 from workers.training.layers.residual import Residual
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 
 def _has(feature: str) -> Callable[[Case], bool]:
