@@ -6,7 +6,7 @@ Cases are immutable and named by their content: `Case.id` is the start of the SH
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -297,6 +297,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def wrapping(self) -> Mapping[str, Sharding | Regions | Dispatch]:
         """Options of wrappers by field: `fully_shard`'s, what tensor parallelism cuts, the way to experts."""
         return {"sharding": self.sharded_by, "regions": self.cut_by, "dispatch": self.dispatched_by}
+
+    def changed(self, part: Literal["training", "data", "model", "layout"], **fields: Any) -> Self:  # noqa: ANN401
+        """The same case with other values in fields of one of its parts."""
+        return msgspec.structs.replace(self, **{part: msgspec.structs.replace(getattr(self, part), **fields)})
 
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""

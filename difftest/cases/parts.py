@@ -53,13 +53,9 @@ def _of_parallelism(case: Case) -> Iterator[str]:
         for name, _ in field_resets(options):
             what, _, value = name.partition("=")
             yield f"{part} {what if value in case.model.parameters() else name}"
-    yield from _of_pipeline(case)
-    for layer in case.model.layers:
-        if layer.BETWEEN_RANKS:
-            yield from (f"collective {feature}" for feature in layer.features())
-
-
-def _of_pipeline(case: Case) -> Iterator[str]:
     if pipeline := case.staged:
         yield f"pipeline {pipeline.schedule}"
         yield from (f"pipeline {name}" for name, _ in pipeline.settings() if not name.startswith("schedule"))
+    for layer in case.model.layers:
+        if layer.BETWEEN_RANKS:
+            yield from (f"collective {feature}" for feature in layer.features())

@@ -60,17 +60,14 @@ def resets(case: Case) -> Iterator[tuple[str, Case]]:
     """
     yield from option_resets(case)
     if case.training.clip_norm is not None:
-        yield (
-            CLIPPING,
-            msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, clip_norm=None)),
-        )
+        yield CLIPPING, case.changed("training", clip_norm=None)
     once = tuple(map(_once, case.model.layers))
     if once != case.model.layers:
-        yield REPEATED, msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=once))
+        yield REPEATED, case.changed("model", layers=once)
     first = case.model.layers[0] if case.model.layers else None
     if isinstance(first, Collective) and first.memory is not msgspec.UNSET:
         layers = (msgspec.structs.replace(first, memory=msgspec.UNSET), *case.model.layers[1:])
-        yield STRIDES, msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=layers))
+        yield STRIDES, case.changed("model", layers=layers)
 
 
 def _once(layer: Layer) -> Layer:

@@ -49,20 +49,8 @@ def _shift_right_logical(x: Array, y: Array) -> Array:
     return _shift(unsigned, y.astype(unsigned.dtype), np.right_shift, 0).astype(x.dtype)
 
 
-def _sign(x: Array) -> Array:
-    return np.asarray(np.where(x == 0, x, np.sign(x)) if x.dtype.kind == "f" else np.sign(x))
-
-
 def _round_from_zero(x: Array) -> Array:
     return np.asarray(np.where(np.abs(x - np.trunc(x)) == 0.5, np.trunc(x) + np.sign(x), np.rint(x)))  # noqa: PLR2004  a half
-
-
-def _logistic(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
 
 
 def _logical(plain: Callable[..., Any], bitwise: Callable[..., Any]) -> Callable[..., Array]:
@@ -87,7 +75,7 @@ def _leading_zeros(x: Array) -> Array:
 UNARY: Mapping[str, Callable[[Array], Any]] = {
     "abs": np.abs,
     "negate": np.negative,
-    "sign": _sign,
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)) if x.dtype.kind == "f" else np.sign(x),
     "floor": np.floor,
     "ceil": np.ceil,
     "round-nearest-afz": _round_from_zero,
@@ -103,11 +91,11 @@ UNARY: Mapping[str, Callable[[Array], Any]] = {
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "cbrt": np.cbrt,
-    "logistic": _logistic,
+    "logistic": lambda x: np.asarray(1 / (1 + np.exp(-x))),
     "is-finite": np.isfinite,
     "real": np.real,
     "imag": np.imag,
-    "erf": _erf,
+    "erf": lambda x: np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x,
     "not": _logical(np.logical_not, np.invert),
     "popcnt": np.bitwise_count,
     "count-leading-zeros": _leading_zeros,

@@ -34,15 +34,10 @@ def written(module: HloModule, entry: Computation, name: str, partitions: int) -
             for instruction in (*given, *needed)
         ]
         body = "\n".join(lines)
-        parts.append(
-            f"{'ENTRY ' if is_entry else ''}%{computation.name} {_signature(computation)} {{\n{body}\n}}"
-        )
+        takes = ", ".join(f"{parameter.name}: {parameter.shape}" for parameter in computation.parameters)
+        signature = f"%{computation.name} ({takes}) -> {computation.result.shape}"
+        parts.append(f"{'ENTRY ' if is_entry else ''}{signature} {{\n{body}\n}}")
     return "\n\n".join(parts) + "\n"
-
-
-def _signature(computation: Computation) -> str:
-    given = ", ".join(f"{parameter.name}: {parameter.shape}" for parameter in computation.parameters)
-    return f"({given}) -> {computation.result.shape}"
 
 
 def _line(instruction: Instruction, *, is_root: bool) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from difftest.passes.arrays import Array
 from difftest.passes.evaluate import Machine
 from difftest.passes.guilty import EntryLayout, Verdict
 from difftest.passes.hlo import Computation, HloModule, Instruction
@@ -103,7 +102,8 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     shared = frozenset(
         instruction.name for instruction in module.entry.instructions if instruction.opcode in OF_SEVERAL
     )
-    if not shared and all(map(_is_whole, module.entry.parameters, verdict.call.arguments)):
+    arguments = zip(module.entry.parameters, verdict.call.arguments, strict=False)
+    if not shared and all(parameter.shape.dims == array.shape for parameter, array in arguments):
         return (Candidate(module, module.entry.root, shared, _on(values, 0), module.partitions),)
     by_name, root = module.entry.by_name, module.entry.root
     while root in shared and by_name[root].operands:
@@ -112,10 +112,6 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
         Candidate(module, root, shared, _on(values, device), 1)
         for device in range(module.partitions * module.replicas)
     )
-
-
-def _is_whole(parameter: Instruction, array: Array) -> bool:
-    return parameter.shape.dims == array.shape
 
 
 def _on(values: Mapping[str, Sequence[Any]], device: int) -> dict[str, Any]:

@@ -106,14 +106,11 @@ class OperatorEntry(
         Operands require gradients only where torch computes them: some operators raise in the backward pass.
         """
         operands = {
-            name: operand if sample.gradient else _fixed(operand) for name, operand in sample.operands.items()
+            name: operand if sample.gradient else msgspec.structs.replace(operand, gradient=False)
+            for name, operand in sample.operands.items()
         }
         plain = sample.called(self.name, self.calls[form], form)
         return msgspec.structs.replace(plain, operands=operands, rejects=rejects)
-
-
-def _fixed(operand: Operand) -> Operand:
-    return msgspec.structs.replace(operand, gradient=False)
 
 
 @functools.cache

@@ -151,9 +151,7 @@ PROGRAM = a_program(
     *(an_operator("sin", operands={name: Operand(shape=(4, 3)) for name in ("input", "unused")}),) * 2
 )
 """Its simplifications are tested in `test_reduce_programs`."""
-UNUSED = msgspec.structs.replace(
-    PROGRAM, training=msgspec.structs.replace(PROGRAM.training, loss="first_cotangent")
-)
+UNUSED = PROGRAM.changed("training", loss="first_cotangent")
 rich = pytest.mark.parametrize("case", RICH, ids=range(len(RICH)))
 
 

@@ -84,7 +84,8 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
     plugins.require(__name__, map(_without_environment, wanted), allowed)
     loaded = {name: load(name) for name in wanted or allowed}
-    return {name: backend for name, backend in loaded.items() if wanted or _is_usual(backend.PROFILE)}
+    special = {name for name, own in loaded.items() if own.PROFILE.extras or own.PROFILE.only_named}
+    return {name: backend for name, backend in loaded.items() if wanted or name not in special}
 
 
 def all_backends() -> dict[str, Backend]:
@@ -101,10 +102,6 @@ def following(names: Iterable[str]) -> dict[str, str]:
     """For each backend that can run behind another in the same processes that other, in its environment."""
     leaders = {name: profile(name).follows for name in names}
     return {name: name.replace(plugins.plain(name), leader, 1) for name, leader in leaders.items() if leader}
-
-
-def _is_usual(profile: Profile) -> bool:
-    return not (profile.extras or profile.only_named)
 
 
 def _without_environment(name: str) -> str:

@@ -69,9 +69,9 @@ def wrapped(member: process_groups.Member) -> "Session":
     if case.world_size == 1 or case.layout.replicates:
         quiet = partial(torch_ddp.quiet, case.replication)
         return process_groups.local_session(member, partial(torch_ddp.place, member), quiet)
-    sharded = process_groups.local_session(member, partial(_shard, member), partial(torch_fsdp.quiet, case))
+
+    def place(module: "nn.Module") -> "nn.Module":
+        return torch_fsdp.shard(case, module.to(member.device), member.mesh)
+
+    sharded = process_groups.local_session(member, place, partial(torch_fsdp.quiet, case))
     return torch_fsdp.with_options(case, sharded)
-
-
-def _shard(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
-    return torch_fsdp.shard(member.case, module.to(member.device), member.mesh)

@@ -182,6 +182,8 @@ def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -
 
 
 def _place(world: _World, module: "nn.Module") -> "nn.Module":
+    import jax
+
     from workers.training.build import tie_again
 
     module = module.to("jax")
@@ -192,14 +194,9 @@ def _place(world: _World, module: "nn.Module") -> "nn.Module":
     }
     for name, placements in world.case.layout.parameters.items():
         held = tensors[name]
-        held.apply_jax_(_device_put(world.sharding(held.dim(), placements)))
+        where = world.sharding(held.dim(), placements)
+        held.apply_jax_(partial(jax.device_put, device=where))
     return module
-
-
-def _device_put(where: Any) -> Any:  # noqa: ANN401
-    import jax
-
-    return lambda array: jax.device_put(array, where)
 
 
 def _differentiate(
@@ -264,14 +261,8 @@ def _describe() -> dict[str, str]:
         "device": jax.devices()[0].platform,
         "kind": jax.devices()[0].device_kind,
         "devices": str(len(jax.devices())),
-        "partitioner": _partitioner(),
+        "partitioner": "shardy" if jax.config.jax_use_shardy_partitioner else "gspmd",
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "matmul_precision": str(jax.config.jax_default_matmul_precision),
         **installed.versions("torch", "torchax", "jax", "jaxlib"),
     }
-
-
-def _partitioner() -> str:
-    import jax
-
-    return "shardy" if jax.config.jax_use_shardy_partitioner else "gspmd"

@@ -61,11 +61,6 @@ class _ShardedTensor(Tensor):
         raise TypeError(msg)
 
 
-def _attribute(*_: object) -> type[_Object]:
-    """What stands for `getattr`, by which sharded tensors name members of classes."""
-    return _Object
-
-
 _SHARDED = "torch.distributed._shard"
 
 STAND_INS: list[Any] = [
@@ -83,7 +78,7 @@ STAND_INS: list[Any] = [
             "torch.distributed.remote_device._remote_device",
         )
     ),
-    (_attribute, "builtins.getattr"),
+    (lambda *_: _Object, "builtins.getattr"),  # by which sharded tensors name members of classes
 ]
 """What sharded tensors name in a pickle, and what is made instead."""
 
@@ -125,7 +120,11 @@ def _files(path: Path) -> list[Path]:
 
 def read(path: Path) -> Checkpoint:
     """Reads every file. Their tensors stay on the disk until they are compared."""
-    files = [part for file in ([path] if path.is_file() else _files(path)) for part in _parts(file)]
+    files = [
+        part
+        for file in ([path] if path.is_file() else _files(path))
+        for part in (listed(file) if file.name.endswith(INDEX) else [file])
+    ]
     ranks = [int(match[1]) for file in files if (match := RANK.search(file.name))]
     gathered = _Gathered()
     for number, file in enumerate(files):
@@ -138,11 +137,6 @@ def read(path: Path) -> Checkpoint:
         values=gathered.values,
         torn=_copies(gathered, path, ranked=len(ranks) == len(files)),
     )
-
-
-def _parts(file: Path) -> Iterator[Path]:
-    """The file, or those that it is the index of."""
-    yield from listed(file) if file.name.endswith(INDEX) else [file]
 
 
 def _loaded(file: Path) -> Any:  # noqa: ANN401  what was saved

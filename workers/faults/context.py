@@ -25,11 +25,10 @@ def _of_pieces(*, about: str, reaches: Callable[[Case], bool]) -> Callable[[Plan
     )
 
 
-def _attends(case: Case) -> bool:
-    return bool(case.model.flash_attentions)
-
-
-@_of_pieces(about="keys and values of other ranks get no gradient", reaches=_attends)
+@_of_pieces(
+    about="keys and values of other ranks get no gradient",
+    reaches=lambda case: bool(case.model.flash_attentions),
+)
 def gathered_without_gradient(session: Session, _case: Case, _rank: int) -> Session:
     """The collective that gathers them is the one that autograd does not know; a rank's own stay."""
 

@@ -5,7 +5,6 @@ No case without experts can show one.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import msgspec
 import torch
@@ -157,10 +156,6 @@ def capacity_of_each_rank(session: Session, case: Case, _rank: int) -> Session:
     return session
 
 
-def _shifted(right: Callable[[Routed], Tensor], given: Routed) -> Tensor:
-    return right(replace(given, chosen=(given.chosen + 1) % given.layer.experts))
-
-
 @_of_experts(
     about="rows go to the expert behind theirs",
     reaches=_spread,
@@ -169,8 +164,12 @@ def _shifted(right: Callable[[Routed], Tensor], given: Routed) -> Tensor:
 )
 def experts_shifted(session: Session, _case: Case, _rank: int) -> Session:
     """A wrong offset."""
-    operators = session.operators
-    return replace(session, operators=replace(operators, route=partial(_shifted, operators.route)))
+    right = session.operators.route
+
+    def route(given: Routed) -> Tensor:
+        return right(replace(given, chosen=(given.chosen + 1) % given.layer.experts))
+
+    return replace(session, operators=replace(session.operators, route=route))
 
 
 @_of_experts(

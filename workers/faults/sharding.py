@@ -60,14 +60,6 @@ def _late_bias(case: Case) -> str | None:
     return next((b for w in weights if (b := w.removesuffix("weight") + "bias") in layout.parameters), None)
 
 
-def _clipped(case: Case) -> bool:
-    return case.training.clip_norm is not None and case.world_size > 1
-
-
-def _has_sharded_state(case: Case) -> bool:
-    return _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd"
-
-
 @planted(
     about="two rows of a sharded parameter change places",
     backends=("torch_dtensor", "torch_fsdp", "xla_spmd"),
@@ -175,7 +167,7 @@ def placement_transposed(session: Session, case: Case, _rank: int) -> Session:
     about="gradients are clipped by each rank's own norm",
     backends=("torch_fsdp",),
     blame=SHARDING,
-    reaches=_clipped,
+    reaches=lambda case: case.training.clip_norm is not None and case.world_size > 1,
 )
 def clipped_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     """Every rank clips by the norm of its own pieces."""
@@ -193,7 +185,7 @@ def clipped_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     about="optimizer state does not follow its parameter's shard",
     backends=("torch_fsdp", "torch_dtensor"),
     blame=SHARDING,
-    reaches=_has_sharded_state,
+    reaches=lambda case: _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd",
 )
 def momentum_not_sharded_alike(session: Session, case: Case, _rank: int) -> Session:
     """The optimizer's buffers are a row off their parameter's shard. One rank has no shards to miss."""

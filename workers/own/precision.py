@@ -124,19 +124,14 @@ class _Casts(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
         named = dict(kwargs or {})
-        if func in CAST_FIRST and (device := _casting_device()):
+        if func in CAST_FIRST and (device := next(filter(torch.is_autocast_enabled, CASTING_DEVICES), "")):
             dtype = torch.get_autocast_dtype(device)
-            args, named = _pytree.tree_map_only(Tensor, lambda one: _cast(one, dtype), (tuple(args), named))
+            args, named = _pytree.tree_map_only(
+                Tensor,
+                lambda one: one.to(dtype) if one.is_floating_point() else one,
+                (tuple(args), named),
+            )
         return func(*args, **named)
-
-
-def _casting_device() -> str:
-    """The type of the device for which autocast is entered; empty outside of it."""
-    return next((one for one in CASTING_DEVICES if torch.is_autocast_enabled(one)), "")
-
-
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 @contextmanager

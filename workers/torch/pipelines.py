@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
-from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
 from difftest.judge.outcome import Sharded
 from workers.torch.process_groups import Member, dtype_of
+from workers.training.pieces import full
 
 if TYPE_CHECKING:
     from workers.training.session import Loss
@@ -178,8 +178,7 @@ class RankPipeline:
     def clip(self, parameters: Iterator[nn.Parameter], norm: float) -> None:
         """By the norm of the gradients of all stages, as torchtitan does."""
         trained = list(parameters)
-        total = get_total_norm([one.grad for one in trained if one.grad is not None])
-        total = total.full_tensor() if isinstance(total, DTensor) else total
+        total = full(get_total_norm([one.grad for one in trained if one.grad is not None]))
         total = total.to(
             self.member.device, dtype_of(self.member.case)
         )  # a float32 of the host without gradients

@@ -1,8 +1,7 @@
 """Torch's own `full_tensor` beside what the ranks hold: how they differ, by shape and placements."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Readers:
         part = whole[where] if whole.shape == shape_of(tensor) else np.full(held.shape, np.inf)
         if part.shape == held.shape and np.array_equal(part, held, equal_nan=True):
             return
-        kind = f"{tuple(tensor.shape)} at {_shown(tensor.placements)}"[:MOST_CHARACTERS]
+        kind = f"{tuple(tensor.shape)} at {', '.join(map(str, tensor.placements))}"[:MOST_CHARACTERS]
         self.misread[kind] = max(self.misread.get(kind, 0.0), _distance(part, held))
 
 
@@ -49,7 +48,3 @@ def _distance(part: Array, held: Array) -> float:
         return float("inf")
     gap = np.abs(part.astype(np.float64) - held.astype(np.float64))
     return float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))
-
-
-def _shown(placements: Sequence[Any]) -> str:
-    return ", ".join(map(str, placements))

@@ -149,18 +149,14 @@ def recorded_tally(
     for backend, traits in backends.items():
         recorded.comparisons.expect(traits.SIDE, backend)
     tally, present = Tally(campaign=name, ledger=ledger), set(corpus.fingerprints())
-    tally.comparisons, tally.resumed = recorded.comparisons, _cases(recorded)
+    tally.comparisons = recorded.comparisons
+    tally.resumed = sum(CaseNumber.of(index).series != Series.REFERENCE for index, _ in recorded.cases)
     tally.recurring = {
         fingerprint: corpus.finding(fingerprint)
         for fingerprint in recorded.sightings
         if fingerprint in present
     }
     return tally
-
-
-def _cases(recorded: CampaignRecord) -> int:
-    """How many cases are recorded, without twins."""
-    return sum(CaseNumber.of(index).series != Series.REFERENCE for index, _ in recorded.cases)
 
 
 def is_complete(request: CampaignRequest, recorded: CampaignRecord, corpus: Corpus | None = None) -> bool:

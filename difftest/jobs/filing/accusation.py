@@ -96,7 +96,8 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
             scripts=(text,), python=_python(environment) if environment else python_of(backend)
         )
     if not target.is_file():
-        msg = f"{str(target)!r} is no finding, no file, and no known fault of XLA; known faults: {_allowed()}"
+        allowed = ", ".join(fault.name for fault in read_faults() if fault.package == "XLA")
+        msg = f"{str(target)!r} is no finding, no file, and no known fault of XLA; known faults: {allowed}"
         raise UsageError(msg)
     if target.suffix == ".py":
         return AccusedProgram(scripts=(read_script(target, trust=trust)[0],), python=_python(environment))
@@ -142,7 +143,3 @@ def _python(environment: str | None) -> str:
         msg = f"there is no environment {environment!r}; `difftest environments make {environment}` makes it"
         raise UsageError(msg)
     return str(python)
-
-
-def _allowed() -> str:
-    return ", ".join(fault.name for fault in read_faults() if fault.package == "XLA")

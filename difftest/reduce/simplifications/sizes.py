@@ -102,9 +102,7 @@ def made_odd(case: Case) -> Case:
         else case
     )
     parts = case.training.accumulation
-    return msgspec.structs.replace(
-        case, data=msgspec.structs.replace(case.data, batch=parts * _odd(case.data.batch // parts))
-    )
+    return case.changed("data", batch=parts * _odd(case.data.batch // parts))
 
 
 def _odd(size: int) -> int:

@@ -191,7 +191,9 @@ def _result(path: str, layer: Operator, tensors: Mapping[str, Array], np: Any) -
             case Reference():
                 value = tensors[full_name(path, argument.name)]
                 operand = layer.operands.get(argument.name)
-                return value if operand is None or operand.is_float else _whole(value, operand.dtype)
+                if operand is None or operand.is_float:
+                    return value
+                return value.astype("bool" if operand.dtype == "bool" else "int64")
             case Items():
                 return tuple(map(given, argument.items))
             case Named(kind="number"):
@@ -202,10 +204,6 @@ def _result(path: str, layer: Operator, tensors: Mapping[str, Array], np: Any) -
 
     options = {name: given(value) for name, value in _options(layer).items()}
     return definition(np, *map(given, layer.arguments), **options)
-
-
-def _whole(values: Array, dtype: str) -> Array:
-    return values.astype("bool" if dtype == "bool" else "int64")
 
 
 def loss(case: Case, computed: Mapping[str, Array], np: Any) -> Array:  # noqa: ANN401  a module
