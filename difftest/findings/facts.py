@@ -96,7 +96,6 @@ def facts(case: Case) -> Mapping[str, str]:
     parameters, layers = case.layout.parameters, list(walk(case.model.layers))
     kernels = [parameters[f"{path}.{name}"] for path, layer in layers for name in layer.KERNELS]
     buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in layers)
-    of_layers = {feature for _, layer in layers for feature in layer.features()}
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),
@@ -105,7 +104,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "loss": case.training.loss,
         "regime": case.data.regime,
         "layers": " ".join(_kinds(case)),
-        "layer_options": "".join(f"{option}; " for option in sorted(of_layers)),
+        "layer_options": "".join(f"{option}; " for option in sorted(_of_layers(case))),
         "clipping": "off" if case.training.clip_norm is None else "on",
         "accumulation": case.start.accumulation if case.training.accumulation > 1 else "none",
         "cuts": "uneven" if uneven_cuts(case) else "even",
@@ -145,6 +144,10 @@ def _kinds(case: Case) -> list[str]:
     having = dict.fromkeys(name.rpartition(".")[0] for name in (*own.parameters, *own.tied))
     kinds = [own.modules[path] for path in having if path in own.modules]
     return sorted(kinds, key=lambda kind: not kind.startswith("Embedding"))
+
+
+def _of_layers(case: Case) -> set[str]:
+    return {feature for _, layer in walk(case.model.layers) for feature in layer.features()}
 
 
 def _words(feature: Feature) -> Iterator[str]:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from difftest.ground.errors import DamagedError, UsageError
-from difftest.records.disk import whole_lines
+from difftest.records.disk import cannot_read, whole_lines
 from difftest.runs import layout
 from difftest.runs.layout import (
     BUCKETS,
@@ -270,5 +270,4 @@ def _matrix(file: Path) -> Floats:
         rows = file.stat().st_size // (8 * WIDTH)
         return np.memmap(file, "<f8", "r", shape=(rows, WIDTH)) if rows else np.empty((0, WIDTH))
     except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise cannot_read(file, error) from error
