@@ -25,18 +25,18 @@ _MONOIDS: Mapping[str, Any] = {
     "or": np.logical_or,
 }
 
-Given: TypeAlias = Sequence[Any]
+Operands: TypeAlias = Sequence[Any]
 """The operands' values."""
 
 Shapes: TypeAlias = Sequence[Shape]
 """The operands' shapes."""
 
-Alone: TypeAlias = Callable[[Evaluator, Instruction, Given, Shapes], Any]
+Alone: TypeAlias = Callable[[Evaluator, Instruction, Operands, Shapes], Any]
 
 
-def _convert(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Array:
+def _convert(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Array:
     dtype = dtype_of(instruction.shape.type, wide=machine.wide)
-    x = given[0]
+    x = operands[0]
     if x.dtype.kind == "f" and dtype.kind in "iu":  # out of range saturates, and NaN is 0
         bounds = np.iinfo(dtype)
         return np.asarray(
@@ -45,8 +45,10 @@ def _convert(machine: Evaluator, instruction: Instruction, given: Given, shapes:
     return np.asarray(x.real.astype(dtype) if x.dtype.kind == "c" and dtype.kind != "c" else x.astype(dtype))
 
 
-def _bitcast_convert(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Array:
-    narrow = given[0].astype(dtype_of(shapes[0].type, wide=False))
+def _bitcast_convert(
+    machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes
+) -> Array:
+    narrow = operands[0].astype(dtype_of(shapes[0].type, wide=False))
     if "bf16" in (shapes[0].type, instruction.shape.type):
         msg = "the instruction bitcast-convert of bf16 is not evaluated"
         raise NotEvaluatedError(msg)
@@ -54,23 +56,23 @@ def _bitcast_convert(machine: Evaluator, instruction: Instruction, given: Given,
     return made.reshape(instruction.shape.dims)
 
 
-def _compare(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Array:
+def _compare(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Array:
     total = instruction.attributes.get("type", "") == "TOTALORDER"
-    return elementwise.compared(given[0], given[1], instruction.attributes["direction"], total=total)
+    return elementwise.compared(operands[0], operands[1], instruction.attributes["direction"], total=total)
 
 
-def _reduce(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Value:
-    half = len(given) // 2
+def _reduce(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
+    half = len(operands) // 2
     made = _fold(machine, instruction)(
-        list(given[:half]), list(given[half:]), instruction.numbers("dimensions")
+        list(operands[:half]), list(operands[half:]), instruction.numbers("dimensions")
     )
     return _one_or_tuple(machine, instruction, made)
 
 
-def _reduce_window(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Value:
-    half = len(given) // 2
+def _reduce_window(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
+    half = len(operands) // 2
     made = windows.reduce_window(
-        list(given[:half]), list(given[half:]), instruction, _fold(machine, instruction)
+        list(operands[:half]), list(operands[half:]), instruction, _fold(machine, instruction)
     )
     return _one_or_tuple(machine, instruction, made)
 
@@ -122,9 +124,9 @@ def _monoid(computation: Computation) -> str:
     return root.opcode if plain else ""
 
 
-def _scatter(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Value:
-    count = len(given) // 2
-    xs, indices, updates = list(given[:count]), given[count], given[count + 1 :]
+def _scatter(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
+    count = len(operands) // 2
+    xs, indices, updates = list(operands[:count]), operands[count], operands[count + 1 :]
     made = [x.copy() for x in xs]
     name = instruction.attributes["to_apply"]
     for block, update in movement.scatter_places(xs[0], indices, updates[0], instruction):
@@ -134,9 +136,11 @@ def _scatter(machine: Evaluator, instruction: Instruction, given: Given, shapes:
     return _one_or_tuple(machine, instruction, made)
 
 
-def _select_and_scatter(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Array:
+def _select_and_scatter(
+    machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes
+) -> Array:
     select, scatter = (instruction.attributes[key] for key in ("select", "scatter"))
-    x, source, initial = given
+    x, source, initial = operands
     return windows.select_and_scatter(
         x,
         source,
@@ -147,10 +151,10 @@ def _select_and_scatter(machine: Evaluator, instruction: Instruction, given: Giv
     )
 
 
-def _sort(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Value:
+def _sort(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
     dim = instruction.numbers("dimensions")[0]
     name = instruction.attributes["to_apply"]
-    rows = [np.moveaxis(x, dim, -1) for x in given]
+    rows = [np.moveaxis(x, dim, -1) for x in operands]
     made = [row.copy() for row in rows]
     for at in np.ndindex(*rows[0].shape[:-1]):
 
@@ -167,8 +171,10 @@ def _sort(machine: Evaluator, instruction: Instruction, given: Given, shapes: Sh
     return _one_or_tuple(machine, instruction, [np.moveaxis(row, -1, dim) for row in made])
 
 
-def _batch_norm_training(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Value:
-    x, scale, offset = given
+def _batch_norm_training(
+    machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes
+) -> Value:
+    x, scale, offset = operands
     dim = instruction.numbers("feature_index")[0]
     others = tuple(each for each in range(x.ndim) if each != dim)
     mean, variance = x.mean(others), x.var(others)
@@ -179,8 +185,8 @@ def _batch_norm_training(machine: Evaluator, instruction: Instruction, given: Gi
     )
 
 
-def _normalised(given: Given, instruction: Instruction) -> Array:
-    x, scale, offset, mean, variance = given
+def _normalised(operands: Operands, instruction: Instruction) -> Array:
+    x, scale, offset, mean, variance = operands
     dim, epsilon = instruction.numbers("feature_index")[0], float(instruction.attributes["epsilon"])
     shape = [1] * x.ndim
     shape[dim] = -1
@@ -189,18 +195,18 @@ def _normalised(given: Given, instruction: Instruction) -> Array:
     return np.asarray(made)
 
 
-def _custom_call(machine: Evaluator, instruction: Instruction, given: Given, shapes: Shapes) -> Value:
+def _custom_call(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
     target = instruction.attributes.get("custom_call_target", "").strip('"')
     if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
         msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
         raise NotEvaluatedError(msg)
     if target == "Eigh":
-        values, vectors = np.linalg.eigh(given[0].astype(np.float64))
+        values, vectors = np.linalg.eigh(operands[0].astype(np.float64))
         return tuple(
             machine.held(x, part) for x, part in zip((vectors, values), instruction.shape.parts, strict=True)
         )
     if target in ("Sharding", "annotate_device_placement", "xla.sdy.FuncResultSharding"):
-        return cast("Value", given[0])
+        return cast("Value", operands[0])
     if target == "AllocateBuffer":
         return np.zeros(instruction.shape.dims, dtype_of(instruction.shape.type, wide=machine.wide))
     msg = f"the instruction custom-call of {target} is not evaluated"
@@ -208,47 +214,49 @@ def _custom_call(machine: Evaluator, instruction: Instruction, given: Given, sha
 
 
 ALONE: Mapping[str, Alone] = {
-    "constant": lambda machine, op, given, shapes: literal(op.text, op.shape, wide=machine.wide),
+    "constant": lambda machine, op, operands, shapes: literal(op.text, op.shape, wide=machine.wide),
     "convert": _convert,
     "bitcast-convert": _bitcast_convert,
-    "select": lambda _, op, given, shapes: np.where(given[0], given[1], given[2]),
-    "clamp": lambda _, op, given, shapes: np.minimum(np.maximum(given[1], given[0]), given[2]),
+    "select": lambda _, op, operands, shapes: np.where(operands[0], operands[1], operands[2]),
+    "clamp": lambda _, op, operands, shapes: np.minimum(np.maximum(operands[1], operands[0]), operands[2]),
     "compare": _compare,
     "reduce": _reduce,
     "reduce-window": _reduce_window,
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,
-    "map": lambda machine, op, given, shapes: machine.scalars(op.attributes["to_apply"], given),
+    "map": lambda machine, op, operands, shapes: machine.scalars(op.attributes["to_apply"], operands),
     "sort": _sort,
     "batch-norm-training": _batch_norm_training,
-    "batch-norm-inference": lambda _, op, given, shapes: _normalised(given, op),
+    "batch-norm-inference": lambda _, op, operands, shapes: _normalised(operands, op),
     "custom-call": _custom_call,
-    "broadcast": lambda _, op, given, shapes: movement.broadcast(given[0], op),
-    "reshape": lambda _, op, given, shapes: given[0].reshape(op.shape.dims),
-    "bitcast": lambda _, op, given, shapes: movement.bitcast(given[0], shapes[0], op.shape),
-    "transpose": lambda _, op, given, shapes: given[0].transpose(op.numbers("dimensions")),
-    "reverse": lambda _, op, given, shapes: np.flip(given[0], op.numbers("dimensions")),
-    "slice": lambda _, op, given, shapes: movement.sliced(given[0], op),
-    "dynamic-slice": lambda _, op, given, shapes: movement.dynamic_slice(given[0], given[1:], op),
-    "dynamic-update-slice": lambda _, op, given, shapes: movement.dynamic_update_slice(
-        given[0], given[1], given[2:]
+    "broadcast": lambda _, op, operands, shapes: movement.broadcast(operands[0], op),
+    "reshape": lambda _, op, operands, shapes: operands[0].reshape(op.shape.dims),
+    "bitcast": lambda _, op, operands, shapes: movement.bitcast(operands[0], shapes[0], op.shape),
+    "transpose": lambda _, op, operands, shapes: operands[0].transpose(op.numbers("dimensions")),
+    "reverse": lambda _, op, operands, shapes: np.flip(operands[0], op.numbers("dimensions")),
+    "slice": lambda _, op, operands, shapes: movement.sliced(operands[0], op),
+    "dynamic-slice": lambda _, op, operands, shapes: movement.dynamic_slice(operands[0], operands[1:], op),
+    "dynamic-update-slice": lambda _, op, operands, shapes: movement.dynamic_update_slice(
+        operands[0], operands[1], operands[2:]
     ),
-    "pad": lambda _, op, given, shapes: movement.pad(given[0], given[1], op),
-    "concatenate": lambda _, op, given, shapes: np.concatenate(given, op.numbers("dimensions")[0]),
-    "iota": lambda machine, op, given, shapes: movement.iota(op, dtype_of(op.shape.type, wide=machine.wide)),
-    "gather": lambda _, op, given, shapes: movement.gather(given[0], given[1], op),
-    "dot": lambda _, op, given, shapes: windows.dot(given[0], given[1], op),
-    "convolution": lambda _, op, given, shapes: windows.convolution(given[0], given[1], op),
-    "get-dimension-size": lambda _, op, given, shapes: np.asarray(
-        given[0].shape[op.numbers("dimensions")[0]], np.int32
+    "pad": lambda _, op, operands, shapes: movement.pad(operands[0], operands[1], op),
+    "concatenate": lambda _, op, operands, shapes: np.concatenate(operands, op.numbers("dimensions")[0]),
+    "iota": lambda machine, op, operands, shapes: movement.iota(
+        op, dtype_of(op.shape.type, wide=machine.wide)
     ),
-    "reduce-precision": lambda _, op, given, shapes: given[0],
-    "tuple": lambda _, op, given, shapes: tuple(given),
-    "get-tuple-element": lambda _, op, given, shapes: given[0][op.numbers("index")[0]],
-    "after-all": lambda _, op, given, shapes: np.zeros((), bool),
-    "add-dependency": lambda _, op, given, shapes: given[0],
-    "copy-start": lambda _, op, given, shapes: (given[0], given[0], np.zeros((), np.uint32)),
-    "copy-done": lambda _, op, given, shapes: given[0][0],
-    "domain": lambda _, op, given, shapes: given[0],
-    "cholesky": lambda _, op, given, shapes: np.linalg.cholesky(given[0].astype(np.float64)),
+    "gather": lambda _, op, operands, shapes: movement.gather(operands[0], operands[1], op),
+    "dot": lambda _, op, operands, shapes: windows.dot(operands[0], operands[1], op),
+    "convolution": lambda _, op, operands, shapes: windows.convolution(operands[0], operands[1], op),
+    "get-dimension-size": lambda _, op, operands, shapes: np.asarray(
+        operands[0].shape[op.numbers("dimensions")[0]], np.int32
+    ),
+    "reduce-precision": lambda _, op, operands, shapes: operands[0],
+    "tuple": lambda _, op, operands, shapes: tuple(operands),
+    "get-tuple-element": lambda _, op, operands, shapes: operands[0][op.numbers("index")[0]],
+    "after-all": lambda _, op, operands, shapes: np.zeros((), bool),
+    "add-dependency": lambda _, op, operands, shapes: operands[0],
+    "copy-start": lambda _, op, operands, shapes: (operands[0], operands[0], np.zeros((), np.uint32)),
+    "copy-done": lambda _, op, operands, shapes: operands[0][0],
+    "domain": lambda _, op, operands, shapes: operands[0],
+    "cholesky": lambda _, op, operands, shapes: np.linalg.cholesky(operands[0].astype(np.float64)),
 }

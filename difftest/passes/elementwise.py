@@ -54,7 +54,7 @@ def _round_from_zero(x: Array) -> Array:
 
 
 def _logical(plain: Callable[..., Any], bitwise: Callable[..., Any]) -> Callable[..., Array]:
-    return lambda *given: np.asarray((plain if given[0].dtype == np.bool_ else bitwise)(*given))
+    return lambda *operands: np.asarray((plain if operands[0].dtype == np.bool_ else bitwise)(*operands))
 
 
 def _maximum(x: Array, y: Array) -> Array:

@@ -52,32 +52,32 @@ class Machine:
             if instruction.opcode == "parameter":
                 values[instruction.name] = list(arguments[int(instruction.text)])
             else:
-                given = [values[name] for name in instruction.operands]
-                values[instruction.name] = self._value(instruction, given, computation)
+                operands = [values[name] for name in instruction.operands]
+                values[instruction.name] = self._value(instruction, operands, computation)
         return values
 
-    def _value(self, instruction: Instruction, given: Sequence[Each], computation: Computation) -> Each:
+    def _value(self, instruction: Instruction, operands: Sequence[Each], computation: Computation) -> Each:
         if (together := TOGETHER.get(instruction.opcode)) is not None:
-            return together(self, instruction, given)
+            return together(self, instruction, operands)
         shapes = [computation.by_name[name].shape for name in instruction.operands]
-        same = all(all(value is each[0] for value in each) for each in given)
+        same = all(all(value is each[0] for value in each) for each in operands)
         if same:  # the devices hold the same, so it is computed once
-            return [self._alone(instruction, [each[0] for each in given], shapes)] * self.devices
+            return [self._alone(instruction, [each[0] for each in operands], shapes)] * self.devices
         return [
-            self._alone(instruction, [each[device] for each in given], shapes)
+            self._alone(instruction, [each[device] for each in operands], shapes)
             for device in range(self.devices)
         ]
 
-    def _alone(self, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    def _alone(self, instruction: Instruction, operands: Sequence[Any], shapes: Sequence[Shape]) -> Value:
         """The value on one device."""
         opcode = instruction.opcode
         made: Any
         if opcode in elementwise.UNARY:
-            made = elementwise.UNARY[opcode](given[0])
+            made = elementwise.UNARY[opcode](operands[0])
         elif opcode in elementwise.BINARY:
-            made = elementwise.BINARY[opcode](given[0], given[1])
+            made = elementwise.BINARY[opcode](operands[0], operands[1])
         elif opcode in ALONE:
-            made = ALONE[opcode](self, instruction, given, shapes)
+            made = ALONE[opcode](self, instruction, operands, shapes)
         else:
             msg = f"the instruction {opcode} is not evaluated"
             raise NotEvaluatedError(msg)

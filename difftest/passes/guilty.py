@@ -72,55 +72,55 @@ UNEVALUATED = (UsageError, ArithmeticError, ValueError, IndexError, TypeError, K
 
 
 def _judge(dump: Dump, call: ModuleRun, *, strict: bool) -> Verdict:
-    given: dict[str, Any] = {"compiled": dump.name, "call": call, "snapshots": len(dump.snapshots)}
+    common: dict[str, Any] = {"compiled": dump.name, "call": call, "snapshots": len(dump.snapshots)}
     try:
         truth = RightResults.of(dump.first, call, strict=strict)
     except UNEVALUATED as error:
-        return Verdict(kind="unclear", reason=f"the first module cannot be evaluated: {error}", **given)
-    given["expected"] = truth.expected
+        return Verdict(kind="unclear", reason=f"the first module cannot be evaluated: {error}", **common)
+    common["expected"] = truth.expected
     is_wrong = bool(call.results) and truth.differs([[result] for result in call.results])
     if not is_wrong and (call.results or strict):
         reason = f"with {call.numbers}, XLA computes what the first module says"
-        return Verdict(kind="frontend", reason=reason, actual=call.results, **given)
-    return _search(dump, call, truth, given)
+        return Verdict(kind="frontend", reason=reason, actual=call.results, **common)
+    return _search(dump, call, truth, common)
 
 
-def _search(dump: Dump, call: ModuleRun, truth: RightResults, given: Mapping[str, Any]) -> Verdict:
+def _search(dump: Dump, call: ModuleRun, truth: RightResults, common: Mapping[str, Any]) -> Verdict:
     """The first snapshot that is wrong, after one that is right."""
     right, evaluated, unread, layout = dump.first, 0, list[str](), EntryLayout()
     for snapshot in dump.snapshots:
         layout = layout.at(snapshot)
         try:
-            made = layout.results(snapshot, call.arguments, truth.shapes)
+            computed = layout.results(snapshot, call.arguments, truth.shapes)
         except UNEVALUATED as error:
             unread.append(f"{snapshot.file}: {error}")
             continue
         evaluated += 1
-        if truth.differs(made):
+        if truth.differs(computed):
             if snapshot is dump.first:
                 reason = "evaluated in its own precision, the first module is wrong already"
-                return Verdict(kind="unclear", reason=reason, evaluated=1, **given)
-            return _accused(right, snapshot, made, evaluated, unread, given)
+                return Verdict(kind="unclear", reason=reason, evaluated=1, **common)
+            return _accused(right, snapshot, computed, evaluated, unread, common)
         right, unread = snapshot, []
     but = f"; not evaluated: {unread[0]}" if unread else ""
     if call.results:  # which are wrong
         reason = f"after the last pass the module is right, and what XLA made of it is not{but}"
         kind = "unclear" if unread else "code generation"
-        return Verdict(kind=kind, reason=reason, **{**given, "actual": call.results, "evaluated": evaluated})
+        return Verdict(kind=kind, reason=reason, **{**common, "actual": call.results, "evaluated": evaluated})
     reason = f"with {call.numbers}, no pass changes the result{but}"
-    return Verdict(kind="unclear" if unread else "frontend", reason=reason, evaluated=evaluated, **given)
+    return Verdict(kind="unclear" if unread else "frontend", reason=reason, evaluated=evaluated, **common)
 
 
 def _accused(  # noqa: PLR0913, PLR0917  what a verdict holds
     right: Snapshot,
     wrong: Snapshot,
-    made: Sequence[Sequence[Array]],
+    computed: Sequence[Sequence[Array]],
     evaluated: int,
     unread: Sequence[str],
-    given: Mapping[str, Any],
+    common: Mapping[str, Any],
 ) -> Verdict:
     """The verdict about the pass between two snapshots; those between them were not evaluated."""
-    call, actual = given["call"], tuple(each[0] for each in made)
+    call, actual = common["call"], tuple(each[0] for each in computed)
     name = guilty_name(right, wrong)
     control = f"with {call.numbers}, the module is right after {right.after or 'the frontend'}"
     same = bool(call.results) and all(map(_close, actual, call.results))
@@ -137,7 +137,7 @@ def _accused(  # noqa: PLR0913, PLR0917  what a verdict holds
         actual=actual,
         evaluated=evaluated,
         control=control,
-        **given,
+        **common,
     )
 
 

@@ -28,10 +28,10 @@ def written(module: HloModule, entry: Computation, name: str, partitions: int) -
     for computation in module.reachable(entry):
         is_entry = computation.name == entry.name
         needed = computation.needed if is_entry else computation.instructions
-        given = [parameter for parameter in computation.parameters if parameter not in needed]
+        unused = [parameter for parameter in computation.parameters if parameter not in needed]
         lines = [
             _line(instruction, is_root=instruction.name == computation.root)
-            for instruction in (*given, *needed)
+            for instruction in (*unused, *needed)
         ]
         body = "\n".join(lines)
         takes = ", ".join(f"{parameter.name}: {parameter.shape}" for parameter in computation.parameters)

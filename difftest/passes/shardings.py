@@ -131,17 +131,17 @@ def arguments_of(
 
 
 def results_of(
-    module: HloModule, made: Each, shapes: Sequence[Shape], shardings: Sequence[HloSharding]
+    module: HloModule, evaluated: Each, shapes: Sequence[Shape], shardings: Sequence[HloSharding]
 ) -> list[list[Array]]:
     """The whole arrays of each result, once for every copy that a device holds."""
     root = module.entry.result.shape
-    per_device = [value if isinstance(value, tuple) else (value,) for value in made]
+    per_device = [value if isinstance(value, tuple) else (value,) for value in evaluated]
     parts = root.parts or (root,)
-    found = list[list[Array]]()
+    results = list[list[Array]]()
     for at, (part, shape, sharding) in enumerate(zip(parts, shapes, shardings, strict=True)):
         values = [value[at] for value in per_device]
-        found.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
-    return found
+        results.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
+    return results
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -109,7 +109,7 @@ RUNNING = re.compile(r"hlo_pass_pipeline\.cc:\d+\]\s+(?:\S+ )?HLO pass (?P<name>
 
 def announced(log: str) -> str:
     """The pass that XLA's log announced last; empty where it announced none."""
-    names = [found["name"] for found in RUNNING.finditer(log)]
+    names = [match["name"] for match in RUNNING.finditer(log)]
     return names[-1] if names else ""
 
 
