@@ -196,13 +196,13 @@ def local_slices(shape: Sequence[int], placements: Placements, mesh: Mesh, rank:
 
 @functools.lru_cache(MOST_REMEMBERED)
 def _local_slices(shape: tuple[int, ...], placements: Placements, mesh: Mesh, rank: int) -> Slices:
-    held = [range(size) for size in shape]
+    ranges = [range(size) for size in shape]
     coordinate = mesh.coordinate(rank)
     for placement, parts, index in zip(placements, mesh.shape, coordinate, strict=True):
         if isinstance(placement, Shard):
-            whole = held[placement.dim]
-            held[placement.dim] = whole[chunk(len(whole), parts, index)]
-    return tuple(slice(r.start, r.stop) for r in held)
+            whole = ranges[placement.dim]
+            ranges[placement.dim] = whole[chunk(len(whole), parts, index)]
+    return tuple(slice(r.start, r.stop) for r in ranges)
 
 
 def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ...]]:

@@ -22,8 +22,8 @@ def parts(case: Case) -> Mapping[str, tuple[str, ...]]:
         (feature.name for feature in case.training_features),
         _options(case),
     )
-    held = {kind: tuple(sorted({*own})) for kind, own in zip(KINDS, names, strict=True)}
-    return {kind: own for kind, own in held.items() if own}
+    by_kind = {kind: tuple(sorted({*own})) for kind, own in zip(KINDS, names, strict=True)}
+    return {kind: own for kind, own in by_kind.items() if own}
 
 
 def _options(case: Case) -> Iterator[str]:

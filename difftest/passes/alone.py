@@ -52,8 +52,8 @@ def _bitcast_convert(
     if "bf16" in (shapes[0].type, instruction.shape.type):
         msg = "the instruction bitcast-convert of bf16 is not evaluated"
         raise NotEvaluatedError(msg)
-    made = np.ascontiguousarray(narrow).view(dtype_of(instruction.shape.type, wide=False))
-    return made.reshape(instruction.shape.dims)
+    other = np.ascontiguousarray(narrow).view(dtype_of(instruction.shape.type, wide=False))
+    return other.reshape(instruction.shape.dims)
 
 
 def _compare(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Array:
@@ -63,24 +63,26 @@ def _compare(machine: Evaluator, instruction: Instruction, operands: Operands, s
 
 def _reduce(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
     half = len(operands) // 2
-    made = _fold(machine, instruction)(
+    results = _fold(machine, instruction)(
         list(operands[:half]), list(operands[half:]), instruction.numbers("dimensions")
     )
-    return _one_or_tuple(machine, instruction, made)
+    return _one_or_tuple(machine, instruction, results)
 
 
 def _reduce_window(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
     half = len(operands) // 2
-    made = windows.reduce_window(
+    results = windows.reduce_window(
         list(operands[:half]), list(operands[half:]), instruction, _fold(machine, instruction)
     )
-    return _one_or_tuple(machine, instruction, made)
+    return _one_or_tuple(machine, instruction, results)
 
 
-def _one_or_tuple(machine: Evaluator, instruction: Instruction, made: Sequence[Array]) -> Value:
+def _one_or_tuple(machine: Evaluator, instruction: Instruction, results: Sequence[Array]) -> Value:
     if instruction.shape.type != "tuple":
-        return made[0]
-    return tuple(machine.held(each, part) for each, part in zip(made, instruction.shape.parts, strict=True))
+        return results[0]
+    return tuple(
+        machine.held(each, part) for each, part in zip(results, instruction.shape.parts, strict=True)
+    )
 
 
 def _fold(machine: Evaluator, instruction: Instruction) -> windows.Fold:
@@ -127,13 +129,13 @@ def _monoid(computation: Computation) -> str:
 def _scatter(machine: Evaluator, instruction: Instruction, operands: Operands, shapes: Shapes) -> Value:
     count = len(operands) // 2
     xs, indices, updates = list(operands[:count]), operands[count], operands[count + 1 :]
-    made = [x.copy() for x in xs]
+    results = [x.copy() for x in xs]
     name = instruction.attributes["to_apply"]
     for block, update in movement.scatter_places(xs[0], indices, updates[0], instruction):
-        new = machine.scalars(name, [*(x[block] for x in made), *(each[update] for each in updates)])
-        for x, value in zip(made, new if isinstance(new, tuple) else (new,), strict=True):
+        new = machine.scalars(name, [*(x[block] for x in results), *(each[update] for each in updates)])
+        for x, value in zip(results, new if isinstance(new, tuple) else (new,), strict=True):
             x[block] = np.broadcast_to(value, x[block].shape)
-    return _one_or_tuple(machine, instruction, made)
+    return _one_or_tuple(machine, instruction, results)
 
 
 def _select_and_scatter(
@@ -155,7 +157,7 @@ def _sort(machine: Evaluator, instruction: Instruction, operands: Operands, shap
     dim = instruction.numbers("dimensions")[0]
     name = instruction.attributes["to_apply"]
     rows = [np.moveaxis(x, dim, -1) for x in operands]
-    made = [row.copy() for row in rows]
+    in_order = [row.copy() for row in rows]
     for at in np.ndindex(*rows[0].shape[:-1]):
 
         def before(i: int, j: int, at: tuple[int, ...] = at) -> int:
@@ -166,9 +168,9 @@ def _sort(machine: Evaluator, instruction: Instruction, operands: Operands, shap
             return int(bool(machine.scalars(name, turned)))
 
         order = sorted(range(rows[0].shape[-1]), key=functools.cmp_to_key(before))
-        for row, sorted_row in zip(rows, made, strict=True):
+        for row, sorted_row in zip(rows, in_order, strict=True):
             sorted_row[at] = row[at][order]
-    return _one_or_tuple(machine, instruction, [np.moveaxis(row, -1, dim) for row in made])
+    return _one_or_tuple(machine, instruction, [np.moveaxis(row, -1, dim) for row in in_order])
 
 
 def _batch_norm_training(
@@ -178,10 +180,10 @@ def _batch_norm_training(
     dim = instruction.numbers("feature_index")[0]
     others = tuple(each for each in range(x.ndim) if each != dim)
     mean, variance = x.mean(others), x.var(others)
-    made = _normalised((x, scale, offset, mean, variance), instruction)
+    normalised = _normalised((x, scale, offset, mean, variance), instruction)
     return tuple(
         machine.held(each, part)
-        for each, part in zip((made, mean, variance), instruction.shape.parts, strict=True)
+        for each, part in zip((normalised, mean, variance), instruction.shape.parts, strict=True)
     )
 
 

@@ -71,17 +71,17 @@ class Machine:
     def _alone(self, instruction: Instruction, operands: Sequence[Any], shapes: Sequence[Shape]) -> Value:
         """The value on one device."""
         opcode = instruction.opcode
-        made: Any
+        result: Any
         if opcode in elementwise.UNARY:
-            made = elementwise.UNARY[opcode](operands[0])
+            result = elementwise.UNARY[opcode](operands[0])
         elif opcode in elementwise.BINARY:
-            made = elementwise.BINARY[opcode](operands[0], operands[1])
+            result = elementwise.BINARY[opcode](operands[0], operands[1])
         elif opcode in ALONE:
-            made = ALONE[opcode](self, instruction, operands, shapes)
+            result = ALONE[opcode](self, instruction, operands, shapes)
         else:
             msg = f"the instruction {opcode} is not evaluated"
             raise NotEvaluatedError(msg)
-        return made if isinstance(made, tuple) else self.held(made, instruction.shape)
+        return result if isinstance(result, tuple) else self.held(result, instruction.shape)
 
     def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
         """An array as an array of this shape's type holds it."""

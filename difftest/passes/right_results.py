@@ -60,12 +60,12 @@ class RightResults:
 
 
 def _alone(module: HloModule, arguments: Sequence[Array], *, wide: bool) -> list[Array]:
-    held = [
+    typed = [
         each.astype(dtype_of(parameter.shape.type, wide=wide))
         for each, parameter in zip(arguments, module.entry.parameters, strict=True)
     ]
-    made = evaluate(module, [[each] for each in held], wide=wide)[0]
-    return list(made) if isinstance(made, tuple) else [made]
+    results = evaluate(module, [[each] for each in typed], wide=wide)[0]
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def _perturbed(module: HloModule, arguments: Sequence[Array]) -> Iterator[list[Array]]:

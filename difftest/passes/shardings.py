@@ -117,17 +117,17 @@ def arguments_of(
     module: HloModule, whole: Sequence[Array], shardings: Sequence[HloSharding]
 ) -> list[list[Array]]:
     """The arguments of each device: whole arrays, or the parts of which the entry's parameters are."""
-    made = list[list[Array]]()
+    pieces = list[list[Array]]()
     for parameter, array, sharding in zip(module.entry.parameters, whole, shardings, strict=True):
         devices = module.partitions * module.replicas
         if parameter.shape.dims == array.shape:
-            made.append([array] * devices)
+            pieces.append([array] * devices)
         else:
-            made.append(sharding.cut(array, module.partitions) * module.replicas)
-        if any(part.shape != parameter.shape.dims for part in made[-1]):
+            pieces.append(sharding.cut(array, module.partitions) * module.replicas)
+        if any(part.shape != parameter.shape.dims for part in pieces[-1]):
             msg = f"how the parameter {parameter.name} is sharded is not known"
             raise NotEvaluatedError(msg)
-    return made
+    return pieces
 
 
 def results_of(

@@ -51,11 +51,11 @@ class Candidate:
             if instruction.name in self.cut or instruction.opcode == "parameter"
         ]
         numbers = {instruction.name: number for number, instruction in enumerate(given)}
-        made = tuple(
+        instructions = tuple(
             _parameter(instruction, numbers[instruction.name]) if instruction.name in numbers else instruction
             for instruction in needed
         )
-        return Computation("smallest", made, self.root)
+        return Computation("smallest", instructions, self.root)
 
     @cached_property
     def size(self) -> int:
@@ -96,9 +96,9 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     if verdict.before is None or verdict.call is None:
         return ()
     module, layout = verdict.before.module, EntryLayout().at(verdict.before)
-    held = arguments_of(module, verdict.call.arguments, layout.inputs)
+    pieces = arguments_of(module, verdict.call.arguments, layout.inputs)
     with np.errstate(all="ignore"):
-        values = Machine(module, wide=False).values(module.entry, held)
+        values = Machine(module, wide=False).values(module.entry, pieces)
     shared = frozenset(
         instruction.name for instruction in module.entry.instructions if instruction.opcode in OF_SEVERAL
     )

@@ -45,11 +45,11 @@ def _conditional(machine: Evaluator, instruction: Instruction, operands: Sequenc
     if "true_computation" in instruction.attributes:
         indices = [1 - index for index in indices]
     indices = [index if 0 <= index < len(names) else len(names) - 1 for index in indices]
-    made = {
+    results = {
         index: machine.run(machine.module.computations[names[index]], [operands[1 + index]])
         for index in set(indices)
     }
-    return [made[index][device] for device, index in enumerate(indices)]
+    return [results[index][device] for device, index in enumerate(indices)]
 
 
 _OF_PARTITIONS = ("all-to-all", "collective-broadcast")
@@ -81,13 +81,13 @@ def _collective(
     work: Callable[[list[Array]], list[Array]],
 ) -> Each:
     """What `work` makes of each operand of a group's members, member by member."""
-    made: list[list[Any]] = [[None] * machine.devices for _ in operands]
+    results: list[list[Any]] = [[None] * machine.devices for _ in operands]
     for group in _groups(machine, instruction):
         for which, each in enumerate(operands):
             for device, value in zip(group, work([each[device] for device in group]), strict=True):
-                made[which][device] = value
+                results[which][device] = value
     shapes = instruction.shape.parts or (instruction.shape,)
-    held = [[machine.held(v, shape) for v in values] for values, shape in zip(made, shapes, strict=True)]
+    held = [[machine.held(v, shape) for v in values] for values, shape in zip(results, shapes, strict=True)]
     return (
         held[0]
         if instruction.shape.type != "tuple"
@@ -134,22 +134,22 @@ def _all_to_all(machine: Evaluator, instruction: Instruction, operands: Sequence
             return [np.concatenate([piece[at] for piece in pieces], dims[0]) for at in range(len(parts))]
 
         return _collective(machine, instruction, operands, work)
-    made: list[Any] = [None] * machine.devices
+    results: list[Any] = [None] * machine.devices
     for group in _groups(machine, instruction):
         for at, device in enumerate(group):
-            made[device] = tuple(operands[at][other] for other in group)
-    return made
+            results[device] = tuple(operands[at][other] for other in group)
+    return results
 
 
 def _collective_permute(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     pairs = instruction.numbers("source_target_pairs")
     across = "channel_id" in instruction.attributes
-    made = [np.zeros_like(value) for value in operands[0]]
+    results = [np.zeros_like(value) for value in operands[0]]
     for source, target in zip(pairs[::2], pairs[1::2], strict=True):
         for other in range(1 if across else machine.module.partitions):
             step = 1 if across else machine.module.partitions
-            made[target * step + other] = operands[0][source * step + other]
-    return list(made)
+            results[target * step + other] = operands[0][source * step + other]
+    return list(results)
 
 
 TOGETHER: Mapping[str, Together] = {

@@ -211,8 +211,8 @@ def _key(file: Path) -> str:
     """
     with suppress(OSError):
         lock = file.with_name(f".{file.stem}.lock").lstat()
-        made = (VERSION, NAMES, lock.st_ino, lock.st_ctime_ns)
-        return hashlib.sha256(msgspec.json.encode(made)).hexdigest()[:32]
+        parts = (VERSION, NAMES, lock.st_ino, lock.st_ctime_ns)
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
     return ""
 
 

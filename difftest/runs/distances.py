@@ -161,7 +161,7 @@ class Distances:
         sketch; one of the whole parameter is in all of them.
         """
         gradients = {off.key[1:]: off for off in offs if off.key[0] == layout.GRADIENT}
-        made = []
+        turned_offs = []
         for off in offs:
             gradient, before = gradients.get(off.key[1:]), self._before_update(off.key)
             if off.key[0] == layout.UPDATED and off.wrong and before and gradient and not gradient.wrong:
@@ -171,8 +171,8 @@ class Distances:
                     step = distance(before, off.first) / np.sqrt(elements)
                     noise = off.noise + TURNED * step * float(np.sqrt(np.ceil(turned))) / THRESHOLD
                     off = replace(off, noise=noise, allowed=THRESHOLD * noise)  # noqa: PLW2901
-            made.append(off)
-        return made
+            turned_offs.append(off)
+        return turned_offs
 
     def _before_update(self, key: Key) -> Whole | None:
         return self._before.get((layout.UPDATED, *key[1:])) or self._before.get((layout.START, *key[1:]))

@@ -140,7 +140,7 @@ class RecordedRun:
 
         Ranks are the stages of a pipeline in their order, so that the backward pass begins at the last.
         """
-        given: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
+        shares: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
         by_rank: list[list[Key]] = []
         for rank in self.ranks:
             line = rank.steps[step]
@@ -148,12 +148,12 @@ class RecordedRun:
             by_rank.append([])
             for number, row in zip(line.tensors, rows, strict=True):
                 about = rank.tensors[number]
-                given.setdefault(about.key, []).append((rank.environment.rank, about, row))
+                shares.setdefault(about.key, []).append((rank.environment.rank, about, row))
                 by_rank[-1].append(about.key)
         backward = (layout.OUTPUT_GRADIENT, layout.GRADIENT)
         forward = [key for keys in by_rank for key in keys if key[0] not in backward]
         back = [key for keys in reversed(by_rank) for key in keys if key[0] in backward]
-        return {key: _whole(given[key]) for key in dict.fromkeys([*forward, *back])}
+        return {key: _whole(shares[key]) for key in dict.fromkeys([*forward, *back])}
 
     def digests(self, step: int) -> dict[str, tuple[int, int, int]]:
         """The digests of the inputs: over different ranks of the batch they add up."""
@@ -163,9 +163,9 @@ class RecordedRun:
                 by_name.setdefault(name, []).append(values)
         # Ranks along other axes than the batch's have the same samples, so each was counted as often.
         digests = {}
-        for name, given in by_name.items():
-            copies = max(1, len(given) // max(1, self.environment.data_ranks))
-            first, before, after = (sum(values) // copies % 2**64 for values in zip(*given, strict=True))
+        for name, tensors in by_name.items():
+            copies = max(1, len(tensors) // max(1, self.environment.data_ranks))
+            first, before, after = (sum(values) // copies % 2**64 for values in zip(*tensors, strict=True))
             digests[name] = (first, before, after)
         return digests
 

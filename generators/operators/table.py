@@ -72,8 +72,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def called(self, name: str, call: str, form: Form) -> Operator:
         """The call of the entry called `name`."""
         plain = {"operator": name, "call": call, "form": form, "operands": self.operands}
-        given: dict[str, Any] = plain | {"arguments": self.arguments, "options": self.options}
-        return Module(**given, made=self.made) if self.made else Operator(**given)
+        parts: dict[str, Any] = plain | {"arguments": self.arguments, "options": self.options}
+        return Module(**parts, made=self.made) if self.made else Operator(**parts)
 
 
 class OperatorEntry(

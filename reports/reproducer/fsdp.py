@@ -28,16 +28,16 @@ def flattened(case: Case) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 def sharding(case: Case, *, outermost: bool) -> str:
     """The options of `fully_shard` that are not at their defaults, as further arguments."""
-    given = []
+    options = []
     if case.sharded_by.reshard_after_forward is not None:
-        given.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
+        options.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
     if mixed := of(case, mixed_precision.Options):
         output = ", output_dtype=torch.float32" if outermost and mixed.output == "policy" else ""
         dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}{output}"
-        given.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
+        options.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
     if case.sharded_by.offload:
-        given.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
-    return "".join(f", {one}" for one in given)
+        options.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
+    return "".join(f", {one}" for one in options)
 
 
 def flat_precision(case: Case) -> str:

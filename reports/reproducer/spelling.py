@@ -80,10 +80,10 @@ def placements(at: Placements) -> str:
 
 def partition_spec(case: Case, at: Placements, dims: int) -> str:
     """torch_xla's partition spec as a tuple: for each tensor dim the mesh axes that shard it."""
-    held = [
+    axes = [
         [n for n, p in zip(case.layout.mesh.names, at, strict=True) if p == Shard(dim)] for dim in range(dims)
     ]
-    return python(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in held))
+    return python(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in axes))
 
 
 def batch_spec(case: Case) -> str:
@@ -165,8 +165,8 @@ convolutions, gathers = regions.convolutions, regions.gathers  # for templates
 
 def marked_regions(case: Case) -> Iterator[tuple[str, str]]:
     """Layers whose outputs are annotated, with their partition specs."""
-    held = zip(case.layout.mesh.names, case.layout.batch, strict=True)
-    rows, dims = tuple(name for name, at in held if at == Shard(0)), 3 if case.model.sequence else 2
+    placed = zip(case.layout.mesh.names, case.layout.batch, strict=True)
+    rows, dims = tuple(name for name, at in placed if at == Shard(0)), 3 if case.model.sequence else 2
     first = rows[0] if len(rows) == 1 else rows or None
     if case.cut_by.sequence:
         yield "list(model)[:-1]", python((first, "tp", None))

@@ -134,11 +134,11 @@ def _distributed(
     if reverse:
         where = strided.reversed_cuts(where, case.layout.mesh)
         own = strided.held(tensor.shape, where, case.layout.mesh, member.rank)
-        held = tensor[np.ix_(*own)].to(member.device)
+        piece = tensor[np.ix_(*own)].to(member.device)
     else:
-        held = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
+        piece = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
     shape, stride = tensor.shape, tensor.stride()
-    return DTensor.from_local(held, member.mesh, where, run_check=False, shape=shape, stride=stride)
+    return DTensor.from_local(piece, member.mesh, where, run_check=False, shape=shape, stride=stride)
 
 
 def _through(

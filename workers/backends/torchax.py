@@ -193,9 +193,9 @@ def _place(world: _World, module: "nn.Module") -> "nn.Module":
         **dict(module.named_buffers(remove_duplicate=False)),
     }
     for name, placements in world.case.layout.parameters.items():
-        held = tensors[name]
-        where = world.sharding(held.dim(), placements)
-        held.apply_jax_(partial(jax.device_put, device=where))
+        tensor = tensors[name]
+        where = world.sharding(tensor.dim(), placements)
+        tensor.apply_jax_(partial(jax.device_put, device=where))
     return module
 
 
@@ -210,7 +210,7 @@ def _differentiate(
     from torch.nn.utils import stateless
     from torchax import interop
 
-    held = dict(module.named_parameters())
+    parameters = dict(module.named_parameters())
     buffers = {name: one for name, one in module.named_buffers() if one.is_floating_point() or not one.dim()}
 
     def loss(
@@ -226,12 +226,12 @@ def _differentiate(
     outputs, losses = [], []
     for part in parts:
         fed = [world.put(tensor, world.case.layout.batch) for tensor in part]
-        (own, (output, after)), gradients = step(held, buffers, fed)
+        (own, (output, after)), gradients = step(parameters, buffers, fed)
         for name, buffer in buffers.items():
             buffer.copy_(after[name])
         outputs.append(output)
         losses.append(own)
-        for name, parameter in held.items():
+        for name, parameter in parameters.items():
             parameter.grad = gradients[name] if parameter.grad is None else parameter.grad + gradients[name]
     return outputs, sum(losses[1:], losses[0])
 

@@ -96,8 +96,8 @@ def _begins(file: Path, metadata: dict[str, str]) -> dict[str, tuple[int, ...]]:
     if SHARDING not in metadata:
         return {}
     try:
-        given = json.loads(metadata[SHARDING])
-        return {name: tuple(map(int, one["saved_offsets"])) for name, one in given.items()}
+        offsets = json.loads(metadata[SHARDING])
+        return {name: tuple(map(int, one["saved_offsets"])) for name, one in offsets.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"{str(file)!r} has a {SHARDING} that is not understood"
         raise UsageError(msg) from error

@@ -166,8 +166,8 @@ def experts_shifted(session: Session, _case: Case, _rank: int) -> Session:
     """A wrong offset."""
     right = session.operators.route
 
-    def route(given: Routed) -> Tensor:
-        return right(replace(given, chosen=(given.chosen + 1) % given.layer.experts))
+    def route(routed: Routed) -> Tensor:
+        return right(replace(routed, chosen=(routed.chosen + 1) % routed.layer.experts))
 
     return replace(session, operators=replace(session.operators, route=route))
 
@@ -182,8 +182,8 @@ def slots_too_few(session: Session, _case: Case, _rank: int) -> Session:
     """The last row for an expert that takes all is dropped."""
     right = session.operators.route
 
-    def route(given: Routed) -> Tensor:
-        capacity = min(len(given.rows) - 1, given.layer.capacity or len(given.rows))
-        return right(replace(given, layer=msgspec.structs.replace(given.layer, capacity=capacity)))
+    def route(routed: Routed) -> Tensor:
+        capacity = min(len(routed.rows) - 1, routed.layer.capacity or len(routed.rows))
+        return right(replace(routed, layer=msgspec.structs.replace(routed.layer, capacity=capacity)))
 
     return replace(session, operators=replace(session.operators, route=route))

@@ -50,9 +50,9 @@ def _packed(case: Case) -> bool:
 
 def _parts(case: Case, dim: int) -> int:
     """How many ranks cut the batch, dim 0, or the heads, dim 1."""
-    held = partition_spec(case)[dim]
+    axes = partition_spec(case)[dim]
     return math.prod(
-        case.layout.mesh.size(name) for name in ((held,) if isinstance(held, str) else held or ())
+        case.layout.mesh.size(name) for name in ((axes,) if isinstance(axes, str) else axes or ())
     )
 
 

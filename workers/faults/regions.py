@@ -60,8 +60,8 @@ def classes_of_one_rank(session: Session, case: Case, _rank: int) -> Session:
         return session
 
     def loss(own: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
-        held = targets.to_local() if hasattr(targets, "to_local") else targets
-        return whole(own, output, torch.where(held < first, held, IGNORE_INDEX), count)
+        local = targets.to_local() if hasattr(targets, "to_local") else targets
+        return whole(own, output, torch.where(local < first, local, IGNORE_INDEX), count)
 
     return replace(session, loss=loss)
 

@@ -27,9 +27,9 @@ def clipped_by_mesh(session: Session, case: Case, _rank: int) -> Session:
     apart = axes_apart(case)
 
     def clip(trained: Iterator[nn.Parameter], norm: float) -> None:
-        held = dict(zip(case.layout.parameters, trained, strict=True))
+        parameters = dict(zip(case.layout.parameters, trained, strict=True))
         for axis in {*apart.values()}:
-            own = [one for name, one in held.items() if apart[name.partition(".")[0]] == axis]
+            own = [one for name, one in parameters.items() if apart[name.partition(".")[0]] == axis]
             session.clip(iter(own), norm)
 
     return replace(session, clip=clip)

@@ -99,9 +99,9 @@ class _Wide(TorchDispatchMode):
     @staticmethod
     def _coarse(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Narrow | None:  # noqa: ANN401
         """The half type that the results would have: the one that is named, or that of all operands."""
-        given = [one for one in (*args, *named.values()) if isinstance(one, torch.dtype)]
-        if given:
-            return NARROW.get(given[-1])
+        dtypes = [one for one in (*args, *named.values()) if isinstance(one, torch.dtype)]
+        if dtypes:
+            return NARROW.get(dtypes[-1])
         if not len(_noted):
             return None
         leaves = [one for one in _pytree.tree_leaves((args, named)) if isinstance(one, Tensor)]

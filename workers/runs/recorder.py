@@ -69,8 +69,8 @@ def record(  # noqa: PLR0913  what a user may want to choose
     )
 
 
-def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _patterns(patterns: str | Sequence[str]) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
 def _innermost(optimizer: Any) -> Any:  # noqa: ANN401

@@ -37,9 +37,9 @@ class StageModule(nn.Sequential):
             self.add_module(name, layer)
         self.hands, self.first, self.last = hands, first, last
 
-    def forward(self, *given: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+    def forward(self, *inputs: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
-        whole = given[0] + given[1] if self.hands == "two" and not self.first else given[0]
+        whole = inputs[0] + inputs[1] if self.hands == "two" and not self.first else inputs[0]
         return self._handed(super().forward(whole))  # type: ignore[no-untyped-call]
 
     def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
@@ -165,10 +165,10 @@ class RankPipeline:
             torch.set_default_dtype(usual)
         self.begun = True
 
-    def shared(self, held: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
+    def shared(self, tensors: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
         """What any rank of the pipeline holds, as if this one held it."""
         everything: list[Mapping[Any, Sharded]] = [{} for _ in range(self.group.size())]
-        distributed.all_gather_object(everything, held, self.group)
+        distributed.all_gather_object(everything, tensors, self.group)
         return {
             key: replace(one, pieces={self.member.rank: next(iter(one.pieces.values()))})
             for each in everything

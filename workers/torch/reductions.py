@@ -38,8 +38,8 @@ class Reductions(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
         if func.namespace in NAMESPACES and "reduce" in func.__name__ and _ranks(args) > 1:
-            given = args[0] if isinstance(args[0], list) else [args[0]]
-            flat = [one for one in given if isinstance(one, torch.Tensor) and one.dim() == 1]
+            tensors = args[0] if isinstance(args[0], list) else [args[0]]
+            flat = [one for one in tensors if isinstance(one, torch.Tensor) and one.dim() == 1]
             self.counted.update(str(one.dtype).removeprefix("torch.") for one in flat)
         return func(*args, **(kwargs or {}))
 

@@ -158,8 +158,8 @@ class _Run:
             outputs, total = self._at_once(step, parts)
             results = {
                 key: tensor
-                for index, given in enumerate(outputs)
-                for key, tensor in self._read_outputs(given, index).items()
+                for index, tensors in enumerate(outputs)
+                for key, tensor in self._read_outputs(tensors, index).items()
             }
             self.session.sync()
         elif self._joins_batches():
@@ -191,7 +191,7 @@ class _Run:
         self.report(Stage.FORWARD, step)
         ranks = batches_of_ranks(self.case)
         buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
+        outputs_of, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
         traced = list[module_traces.Tensors]()
         for rows in ranks:
             _fill(self.module, buffers)
@@ -199,14 +199,14 @@ class _Run:
             outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)
             with self._wide():
                 loss.backward()
-            given.append({place: output.detach() for place, output in outputs.items()})
+            outputs_of.append({place: output.detach() for place, output in outputs.items()})
             losses.append(loss.detach())
             traced.append(self.watch.take())
             left = left or {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         _fill(self.module, left)
         shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
         assert self.case.model.own  # noqa: S101  no other model has such batches
-        joined = joined_results(self.case.model.own, given, shares)
+        joined = joined_results(self.case.model.own, outputs_of, shares)
         results = self._read_outputs(joined, 0) | self._read_modules(module_traces.joined(traced), 0, 1.0)
         return results, torch.stack(losses).sum()
 
@@ -293,12 +293,12 @@ class _Run:
         read = {}
         for place, tensor in outputs.items():
             over = own.results[place] if own and place else 0
-            held = tensor.detach()
+            output = tensor.detach()
             if isinstance(over, int):
-                pieces = self.session.read(self.session.whole(held), layout.batch)
+                pieces = self.session.read(self.session.whole(output), layout.batch)
             else:
-                held = self.session.total(held) if over == "mean" else held
-                pieces = self.session.read(held, replicated(layout.mesh))
+                output = self.session.total(output) if over == "mean" else output
+                pieces = self.session.read(output, replicated(layout.mesh))
             read[Stage.FORWARD, result_name(place, part)] = pieces
         return read
 

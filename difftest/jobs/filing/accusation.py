@@ -70,8 +70,8 @@ class Accusation:
         return f"{self.verdict.name}: {self.verdict.reason}{control}"
 
 
-def _numbers(given: Sequence[Array], results: Sequence[Array]) -> Iterator[str]:
-    for word, arrays in (("parameter", given), ("result", results)):
+def _numbers(arguments: Sequence[Array], results: Sequence[Array]) -> Iterator[str]:
+    for word, arrays in (("parameter", arguments), ("result", results)):
         for number, array in enumerate(arrays):
             if array.size <= MOST_ELEMENTS:
                 yield f"// {word} {number}: {np.asarray(array).tolist()}"
@@ -107,8 +107,8 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
 
 def scripts_of(fault: KnownFault) -> tuple[str, ...]:
     """The scripts of a fault, that with jaxlib alone first: it leaves the numbers that it ran on."""
-    made = script_on_jax(fault), script_of(fault)
-    return tuple(script.text for script in made if script)
+    scripts = script_on_jax(fault), script_of(fault)
+    return tuple(script.text for script in scripts if script)
 
 
 def accuse(program: AccusedProgram, *, whole: bool = False) -> Accusation:
@@ -123,15 +123,15 @@ def accuse(program: AccusedProgram, *, whole: bool = False) -> Accusation:
     return Accusation(verdict=verdict, smallest=verdict if whole else smallest(verdict, program.python))
 
 
-def keep(folder: Path, made: Accusation) -> Finding:
+def keep(folder: Path, accusation: Accusation) -> Finding:
     """Writes the modules to the finding's artifacts, and the verdict to its evidence."""
     subject = read_finding(folder)
     for name in (BEFORE, AFTER):
         (subject.folder / ARTIFACTS / name).unlink(missing_ok=True)
     (subject.folder / ARTIFACTS).mkdir(exist_ok=True)
-    for name, text in made.modules().items():
+    for name, text in accusation.modules().items():
         write_text(subject.folder / ARTIFACTS / name, text)
-    evidence = {**subject.finding.evidence, GUILTY_PASS: made.sentence()}
+    evidence = {**subject.finding.evidence, GUILTY_PASS: accusation.sentence()}
     return subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
 
 

@@ -106,7 +106,7 @@ def _lack(layer: Operator, layers: Mapping[str, Operator]) -> str:
     words = {name: value for name, value in bound.arguments.items() if isinstance(value, str)}
     if any(word not in _words(signature.parameters[name].annotation) for name, word in words.items()):
         return f"no definition of {layer.title} of this kind"
-    if any(_unfit(layer, name, given) for name, given in _flat(bound.arguments)):
+    if any(_unfit(layer, name, argument) for name, argument in _flat(bound.arguments)):
         return f"no definition of {layer.title} with these tensors"
     return ""
 
