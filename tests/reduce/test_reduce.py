@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from generated_cases import ALONE
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 from sample_programs import a_program, an_operator
 from samples import a_case, experts_case, tensor_parallel_case
 
@@ -167,11 +168,7 @@ def assert_simpler_and_valid(case: Case) -> None:
 
 
 @pytest.mark.long
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
+@quietly()
 @given(cases(paths=ALONE))
 def test_every_candidate_of_a_generated_case_is_valid_and_simpler(case: Case) -> None:
     assert_simpler_and_valid(case)
