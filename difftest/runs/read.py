@@ -51,7 +51,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class WholeTensor:
     """A tensor put together. Its `shares` are by name; it is `comparable` if they add up."""
 
     about: Tensor
@@ -135,7 +135,7 @@ class RecordedRun:
             rank for rank in self.ranks if any(rank.steps[step].loss is not None for step in self.steps)
         )
 
-    def whole(self, step: int) -> dict[Key, Whole]:
+    def whole(self, step: int) -> dict[Key, WholeTensor]:
         """Every tensor of a step, in the order in which it was computed.
 
         Ranks are the stages of a pipeline in their order, so that the backward pass begins at the last.
@@ -170,7 +170,7 @@ class RecordedRun:
         return digests
 
 
-def _whole(given: list[tuple[int, Tensor, Floats]]) -> Whole:
+def _whole(given: list[tuple[int, Tensor, Floats]]) -> WholeTensor:
     """A tensor from what the ranks have of it."""
     by_name: dict[str, list[tuple[int, Tensor, Floats]]] = {}
     for one in given:
@@ -184,7 +184,7 @@ def _whole(given: list[tuple[int, Tensor, Floats]]) -> Whole:
     rows = np.array([share.row for share in shares.values()])
     row = rows.sum(0)
     row[LEAST], row[GREATEST] = rows[:, LEAST].min(), rows[:, GREATEST].max()
-    return Whole(about=about, row=row, shares=shares, comparable=comparable)
+    return WholeTensor(about=about, row=row, shares=shares, comparable=comparable)
 
 
 def _share(copies: list[tuple[int, Tensor, Floats]]) -> Share:

@@ -38,7 +38,7 @@ from difftest.cases.resets import option_resets
 from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
-from difftest.reduce.journal import Journal
+from difftest.reduce.journal import ReductionJournal
 from difftest.reduce.measure import is_less, measure
 from difftest.reduce.placed import edited, put_together, taken_apart
 from difftest.reduce.search import BUDGET, Reduced, reduce
@@ -453,7 +453,7 @@ def test_an_interrupted_reduction_resumes_where_it_stopped(tmp_path: Path) -> No
     whole = reduced(case, cut)
     spent, result = 0, None
     while result is None or not result.complete:
-        result = reduced(case, cut, budget=5, journal=Journal(file))
+        result = reduced(case, cut, budget=5, journal=ReductionJournal(file))
         spent += result.evaluations
     assert (result.case, result.conditions, spent) == (whole.case, whole.conditions, whole.evaluations)
 
@@ -469,9 +469,9 @@ def test_an_infrastructure_error_ends_a_reduction_and_keeps_its_journal(tmp_path
         return cut(case)
 
     with pytest.raises(InfrastructureError, match="a node was lost"):
-        reduce(a_decoder(), shows, journal=Journal(file))
+        reduce(a_decoder(), shows, journal=ReductionJournal(file))
     assert len(file.read_text().splitlines()) == 5
-    whole, rest = reduced(a_decoder(), cut), reduced(a_decoder(), cut, journal=Journal(file))
+    whole, rest = reduced(a_decoder(), cut), reduced(a_decoder(), cut, journal=ReductionJournal(file))
     assert (rest.case, rest.evaluations) == (whole.case, whole.evaluations - 5)
 
 
@@ -482,21 +482,21 @@ def test_an_incomplete_last_line_of_a_journal_is_ignored_and_other_damage_is_set
     tmp_path: Path, content: bytes
 ) -> None:
     file = tmp_path / "reduction.jsonl"
-    Journal(file).add("0" * 12, shows=True)
+    ReductionJournal(file).add("0" * 12, shows=True)
     with file.open("ab") as lines:
         lines.write(b'{"case": "1')
-    assert (Journal(file).get("0" * 12), Journal(file).get("1" * 12)) == (True, None)
+    assert (ReductionJournal(file).get("0" * 12), ReductionJournal(file).get("1" * 12)) == (True, None)
     file.write_bytes(content)
     kept = tmp_path / "reduction.jsonl.damaged"
-    journal = Journal(file)
+    journal = ReductionJournal(file)
     assert re.fullmatch(
         rf"{file} is no journal of a reduction: .*; moved to {kept}, and the reduction starts anew",
         journal.damage,
     )
     assert (journal.get("0" * 12), kept.read_bytes(), file.exists()) == (None, content, False)
     journal.add("1" * 12, shows=False)
-    assert (Journal(file).get("1" * 12), Journal(file).damage) == (False, "")
-    Journal(tmp_path / "none.jsonl").close()
+    assert (ReductionJournal(file).get("1" * 12), ReductionJournal(file).damage) == (False, "")
+    ReductionJournal(tmp_path / "none.jsonl").close()
     assert not (tmp_path / "none.jsonl").exists()
 
 

@@ -84,7 +84,7 @@ STAND_INS: list[Any] = [
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _SavedTensors:
     """What the files have of each tensor."""
 
     tensors: dict[str, About] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def read(path: Path) -> Checkpoint:
         for part in (listed(file) if file.name.endswith(INDEX) else [file])
     ]
     ranks = [int(match[1]) for file in files if (match := RANK.search(file.name))]
-    gathered = _Gathered()
+    gathered = _SavedTensors()
     for number, file in enumerate(files):
         for name, leaf in _leaves(_loaded(file), ""):
             _add(gathered, name, leaf, ranks[number] if len(ranks) == len(files) else None)
@@ -173,7 +173,7 @@ def _leaves(value: object, name: str) -> Iterator[tuple[str, object]]:
         yield name, value
 
 
-def _add(gathered: _Gathered, name: str, leaf: object, rank: int | None) -> None:
+def _add(gathered: _SavedTensors, name: str, leaf: object, rank: int | None) -> None:
     """Adds what a file has under a name."""
     if isinstance(leaf, _ShardedTensor):
         local, metadata = leaf.state[0], leaf.state[1].state
@@ -213,7 +213,7 @@ def _itself(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _copies(gathered: _Gathered, path: Path, *, ranked: bool) -> list[str]:
+def _copies(gathered: _SavedTensors, path: Path, *, ranked: bool) -> list[str]:
     """Adds plain tensors, of which ranks have copies; returns the names of those whose copies differ."""
     torn = []
     for name, copies in gathered.plain.items():

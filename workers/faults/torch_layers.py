@@ -50,7 +50,7 @@ def _with_derivative(
 ) -> Callable[[nn.Module, Tensor], Tensor]:
     """The forward of a module: `function`, whose gradient is multiplied by `derivative`."""
 
-    class Spoiled(torch.autograd.Function):
+    class WrongDerivative(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, inputs: Tensor) -> Tensor:  # noqa: ANN401  torch's own type is private
             ctx.save_for_backward(inputs)
@@ -61,7 +61,7 @@ def _with_derivative(
             return gradients[0] * derivative(ctx.saved_tensors[0])
 
     def forward(_module: nn.Module, inputs: Tensor) -> Tensor:
-        return cast("Tensor", Spoiled.apply(inputs))  # type: ignore[no-untyped-call]
+        return cast("Tensor", WrongDerivative.apply(inputs))  # type: ignore[no-untyped-call]
 
     return forward
 
@@ -104,7 +104,7 @@ def repeated_ids_lost(session: Session, _case: Case, _rank: int) -> Session:
 def softmax_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
     """As if the elements of a row did not influence each other."""
 
-    class Spoiled(torch.autograd.Function):
+    class WrongSoftmax(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, scores: Tensor) -> Tensor:  # noqa: ANN401  torch's own type is private
             shares = torch.softmax(scores, -1)
@@ -117,7 +117,7 @@ def softmax_derivative_in_part(session: Session, _case: Case, _rank: int) -> Ses
             return cast("Tensor", gradients[0] * shares * (1 - shares))
 
     def softmax(scores: Tensor, dim: int | None = None, **_options: object) -> Tensor:  # noqa: ARG001
-        return cast("Tensor", Spoiled.apply(scores))  # type: ignore[no-untyped-call]
+        return cast("Tensor", WrongSoftmax.apply(scores))  # type: ignore[no-untyped-call]
 
     replace_in_torch(functional, "softmax", softmax)
     return session
