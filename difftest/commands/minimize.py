@@ -51,12 +51,9 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     Exit status 1 when the case does not show the fault. The search's results are kept beside the reduced case
     until it is complete: the same command continues an interrupted search.
     """
-    from workers.backends import candidates
-
     task = read_task(target, backend, out)
     check_runnable(task.case, trust=trust)
-    with on_cluster(candidates((task.backend,)), workers=workers, working="minimize") as cluster:
-        result = search(cluster.campaign("minimize", Corpus(task.file.parent)), task, budget)
+    result = _run(task, budget, workers)
     if result is None:
         divergence = readable(task.fingerprint) or "any divergence"
         click.echo(f"case {task.case.id} does not show {divergence} on {task.backend}", err=True)
@@ -70,6 +67,13 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     else:
         _print(task, reduced)
     return 0
+
+
+def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] | None:
+    from workers.backends import candidates
+
+    with on_cluster(candidates((task.backend,)), workers=workers, working="minimize") as cluster:
+        return search(cluster.campaign("minimize", Corpus(task.file.parent)), task, budget)
 
 
 def _print_json(task: Task, reduced: Reduced) -> None:

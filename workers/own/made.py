@@ -65,9 +65,7 @@ def cast_to(module: nn.Module, coarse: torch.dtype, dtype: torch.dtype) -> nn.Mo
 
 def batch(case: Case, step: int) -> Batch:
     """The batch of `step`, from the user's function, with floats rounded to the case's dtype."""
-    text = f"{case.seed} own batch {0 if case.data.learnable else step}"
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) % MOST_SEED
-    return drawn(layer_of(case), case.data.batch, seed=seed, case=case)
+    return drawn(layer_of(case), case.data.batch, seed=_seed(case, step), case=case)
 
 
 def drawn(layer: Own, rows: int, *, seed: int, case: Case) -> Batch:
@@ -145,6 +143,11 @@ def bits(made: nn.Module) -> bytes:
     return b"".join(
         tensor.reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in tensors if tensor.numel()
     )
+
+
+def _seed(case: Case, step: int) -> int:
+    text = f"{case.seed} own batch {0 if case.data.learnable else step}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) % MOST_SEED
 
 
 def first_floats(outputs: Any) -> Tensor:  # noqa: ANN401  what the user's module returns
