@@ -35,9 +35,9 @@ class Opaque(nn.Sequential):
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Any:  # noqa: ANN401  the user's choice
         """What the module returns; `extras` are all inputs but the first."""
         first, *others = self.names
-        arguments = {first: inputs, **{name: extras[name] for name in others}}
-        positional = [tensor for name, tensor in arguments.items() if name.isdigit()]
-        keywords = {name: tensor for name, tensor in arguments.items() if not name.isdigit()}
+        given = {first: inputs, **{name: extras[name] for name in others}}
+        positional = [tensor for name, tensor in given.items() if name.isdigit()]
+        keywords = {name: tensor for name, tensor in given.items() if not name.isdigit()}
         return self[0](*positional, **keywords)
 
 

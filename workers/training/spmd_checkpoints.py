@@ -1,6 +1,7 @@
 """Distributed checkpoints of one process that has all devices, by what torch_xla has for them."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -32,11 +33,15 @@ def reload(module: nn.Module, optimizer: torch.optim.Optimizer, folder: str, *, 
         for parameter in module.parameters():
             parameter.zero_()
     optimizer.state.clear()
-    others = {name: _cut_otherwise(one) if resharded else one for name, one in weights.items()}
-    state = {"model": others, "optimizer": _zeros(kept)}
+    state = {"model": _like(weights, resharded=resharded), "optimizer": _zeros(kept)}
     load(state, storage_reader=FileSystemReader(folder), planner=SPMDLoadPlanner(), no_dist=True)
     module.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+
+
+def _like(weights: Mapping[str, Tensor], *, resharded: bool) -> dict[str, Tensor]:
+    """The module's tensors, or others in which the last dim is cut over all devices."""
+    return {name: _cut_otherwise(tensor) if resharded else tensor for name, tensor in weights.items()}
 
 
 def _cut_otherwise(tensor: Tensor) -> Tensor:
