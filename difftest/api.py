@@ -119,9 +119,9 @@ def run(  # noqa: PLR0913  the options of the command
     return load(out)
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     """The names of a list, or of a text with commas."""
-    return listed(given) if isinstance(given, str) else tuple(given)
+    return listed(names) if isinstance(names, str) else tuple(names)
 
 
 def load(folder: Path | str) -> Result:

@@ -62,7 +62,7 @@ class Checker:
 
         source = build if isinstance(build, str) else _source(build, batch)
         compared = real_models.compared(source, tuple(layouts), steps=steps, dtype=dtype)
-        lines = [line for layout, comparison, known in compared for line in _words(layout, comparison, known)]
+        lines = [line for layout, comparison, entry in compared for line in _words(layout, comparison, entry)]
         if lines:
             pytest.fail("\n".join(lines), pytrace=False)
 
@@ -82,7 +82,7 @@ def _source(build: Callable[..., Any], batch: Callable[..., Any] | None) -> str:
     return f"{file.resolve().relative_to(here).as_posix()}:{name}"
 
 
-def _words(layout: str, comparison: "Comparison", known: "Entry | None") -> list[str]:
+def _words(layout: str, comparison: "Comparison", entry: "Entry | None") -> list[str]:
     """What is wrong on a layout, in a line; nothing where it agrees."""
     if comparison.verdict == "agree":
         return []
@@ -90,5 +90,5 @@ def _words(layout: str, comparison: "Comparison", known: "Entry | None") -> list
         return [f"{layout}: cannot be compared: {comparison.reason}"]
     first, *rest = comparison.divergences
     more = f" ({len(rest)} more beside it, or following from it)" if rest else ""
-    fault = f"; a known fault, not your model's: {known.reason} ({known.upstream})" if known else ""
+    fault = f"; a known fault, not your model's: {entry.reason} ({entry.upstream})" if entry else ""
     return [f"{layout}: {first.detail}{more}{fault}"]

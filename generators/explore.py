@@ -14,6 +14,7 @@ from typing import TypeAlias
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layout import uneven_axes
+from difftest.cases.resets import option_resets
 from generators.signatures import Signature, expected
 
 BLOCK = 100
@@ -79,7 +80,7 @@ def first_cost(*, learnable: bool, exact: bool, ranks: int) -> Cost:
 
 
 def _layout_features(case: Case) -> Iterator[str]:
-    layout = case.layout
+    layout, shapes = case.layout, case.model.tensors()
     yield f"path {case.path}"
     yield f"{len(layout.mesh.axes)} axes"
     yield f"{case.world_size} ranks"
@@ -87,17 +88,10 @@ def _layout_features(case: Case) -> Iterator[str]:
         yield f"{name}={size}"
     for placements in set(layout.parameters.values()):
         yield f"placed {' '.join(map(str, placements))}"
-    if _cuts_unevenly(case):
+    if any(uneven_axes(shapes[name], at, layout.mesh) for name, at in layout.parameters.items()):
         yield "uneven parameters"
     if case.data.batch % layout.data_ranks:
         yield "uneven batch"
-
-
-def _cuts_unevenly(case: Case) -> bool:
-    shapes, layout = case.model.tensors(), case.layout
-    return any(
-        uneven_axes(shapes[name], placements, layout.mesh) for name, placements in layout.parameters.items()
-    )
 
 
 def _model_features(case: Case) -> Iterator[str]:
@@ -129,6 +123,6 @@ def _option_features(case: Case) -> Iterator[str]:
     More would make options more frequent than what they are combined with. Kernels and usual forms are drawn
     often enough without it.
     """
-    changed = [name for name, _ in case.option_resets() if not name.startswith(("sdpa", "spelling"))]
+    changed = [name for name, _ in option_resets(case) if not name.startswith(("sdpa", "spelling"))]
     if changed:
         yield changed[0] if len(changed) == 1 else "several options"

@@ -6,7 +6,7 @@ that its finding does not depend on. Otherwise mostly a single option is not.
 
 import functools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 import msgspec
@@ -143,7 +143,9 @@ CONCERNS: Mapping[str, Callable[[Case], bool]] = {
     "unequal": lambda case: case.model.segments,
     "torch_dropout": lambda case: any(layer.kind == "dropout" for layer in case.model.masked.values()),
     "tied_before": lambda case: any(layer.borrows() for _, layer in walk(case.model.layers)),
-    "integers": lambda case: _collects(case) and case.data.regime in WHOLE,
+    "integers": lambda case: (
+        case.data.regime in WHOLE and any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers))
+    ),
     "pin_layout": lambda case: _is_whole(case.layout),
     "no_broadcast": lambda case: _is_whole(case.layout) and not case.replication.own_weights,
     "verified_shapes": lambda case: _is_whole(case.layout),
@@ -162,7 +164,10 @@ STOPS: Mapping[str, Callable[[Case], bool]] = {
     "tied_before": lambda _case: True,
     "verified_shapes": lambda _case: True,
     "pin_layout": lambda case: case.dtype != "float32",
-    "integers": lambda case: any(not scale.is_integer() for scale in _factors(case)),
+    "integers": lambda case: any(
+        isinstance(layer, Collective) and not layer.factor.is_integer()
+        for _, layer in walk(case.model.layers)
+    ),
 }
 """The forms that stop a backend, or leave nothing to compare after them, each with in which cases it does."""
 
@@ -190,11 +195,3 @@ def spelled(case: Case, stream: random.Random) -> Case:
 
 def _chance(form: str, case: Case) -> float:
     return SELDOM if form in STOPS and STOPS[form](case) else SHARES.get(form, USUALLY)
-
-
-def _factors(case: Case) -> Iterator[float]:
-    return (layer.factor for _, layer in walk(case.model.layers) if isinstance(layer, Collective))
-
-
-def _collects(case: Case) -> bool:
-    return any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers))

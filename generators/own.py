@@ -67,13 +67,13 @@ def meshes(max_world_size: int) -> tuple[Mesh, ...]:
     """The meshes of 2 to `max_world_size` ranks for which a plan is asked; of 1 where that is the most."""
     least = min(2, max_world_size)
     sizes = range(least, max_world_size + 1)
-    made = (
+    strategies = (
         Mesh(tuple(zip(axes, shape, strict=True)))
         for axes in AXES
         for shape in itertools.product(sizes, repeat=len(axes))
         if least <= functools.reduce(int.__mul__, shape) <= max_world_size
     )
-    return tuple(made)
+    return tuple(strategies)
 
 
 def fitting_paths() -> tuple[str, ...]:

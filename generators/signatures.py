@@ -52,5 +52,5 @@ def expected(features: Features) -> frozenset[Signature]:
 @functools.cache
 def _measured() -> tuple[tuple[Features, Signature], ...]:
     content = resources.files(__package__).joinpath(FILE).read_bytes()
-    held = msgspec.json.decode(content, type=tuple[Signature, ...])
-    return tuple((frozenset(signature.features), signature) for signature in held)
+    signatures = msgspec.json.decode(content, type=tuple[Signature, ...])
+    return tuple((frozenset(signature.features), signature) for signature in signatures)

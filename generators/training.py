@@ -226,12 +226,9 @@ def draw_batch(
     )
     between = any(layer.BETWEEN_RANKS for layer in model.layers)
     rows = batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not between)
-    return max(draw(rows), _least_rows(model)) * accumulation
-
-
-def _least_rows(model: Model) -> int:
-    """The least number of rows of a part: batch norm refuses a channel of one value while it trains."""
-    return 2 if any(name.endswith(".running_mean") for name in model.statistics()) else 1
+    # Batch norm refuses a channel of one value while it trains.
+    least = 2 if any(name.endswith(".running_mean") for name in model.statistics()) else 1
+    return max(draw(rows), least) * accumulation
 
 
 def scores(*, model: Model) -> int:

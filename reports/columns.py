@@ -44,16 +44,8 @@ def _words(texts: str) -> str:
     return " ".join(msgspec.json.decode(texts))
 
 
-def _first(texts: str) -> str:
-    return next(iter(msgspec.json.decode(texts)), "")
-
-
 def _environment(versions: str) -> str:
     return json.dumps(msgspec.json.decode(versions), sort_keys=True, ensure_ascii=False)
-
-
-def _covered(names: str) -> str:
-    return "" if names in {"{}", "[]"} else names
 
 
 RUN = (
@@ -112,7 +104,7 @@ RUN = (
         "category",
         "the finding that this run is counted for: what it showed first; null: none",
         "fingerprints",
-        _first,
+        lambda texts: next(iter(msgspec.json.decode(texts)), ""),
     ),
     _of(
         "fingerprints",
@@ -126,7 +118,7 @@ RUN = (
             "category",
             f"{meaning}; null: nothing was covered",
             f"covered.{name}",
-            _covered,
+            lambda names: "" if names in {"{}", "[]"} else names,
         )
         for name, meaning in {
             "forward": "the operators dispatched forward by how their operands were sharded, a JSON object",

@@ -213,8 +213,8 @@ class _Gathered:
     def _series(self, column: Column, values: npt.NDArray[Any] | None) -> "pd.Series[Any]":
         if column.number and values is not None:
             distinct, places = np.unique(values, return_inverse=True)
-            made = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
-            return pd.Series(made[places] if len(made) else [], dtype=column.dtype)
+            numbers = np.array([column.number(CaseNumber.of(each)) for each in distinct.tolist()])
+            return pd.Series(numbers[places] if len(numbers) else [], dtype=column.dtype)
         if column.dtype not in {"category", INSTANT}:
             return pd.Series([] if values is None else values, dtype=column.dtype)
         codes = np.zeros(0, dtype=np.int32) if values is None else values

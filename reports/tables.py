@@ -94,7 +94,12 @@ def agreement(t: Table) -> pd.DataFrame:
 def completeness(comparisons: Comparisons) -> pd.DataFrame:
     """How comparisons ended by side and backend, and why; the row of a whole side has the backend `all`."""
     rows = [
-        {"side": side, "backend": backend, **ended(counts), "reasons": _reasons(counts)}
+        {
+            "side": side,
+            "backend": backend,
+            **ended(counts),
+            "reasons": why(counts) if counts.completed < counts.requested or not counts.requested else "",
+        }
         for side, total in comparisons.sides.items()
         for backend, counts in (("all", total), *comparisons.backends(side).items())
     ]
@@ -106,10 +111,6 @@ def ended(counts: Counts) -> dict[str, int]:
     reasons = ("inconclusive", "lost", "refused", "unsupported")
     numbers = {name: getattr(counts, name).total() for name in reasons}
     return {"requested": counts.requested, "completed": counts.completed, **numbers}
-
-
-def _reasons(counts: Counts) -> str:
-    return why(counts) if counts.completed < counts.requested or not counts.requested else ""
 
 
 def diverging(t: Table) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import msgspec
 
 from difftest.records.corpus import CORPUS
 from difftest.records.coverage import DISPATCHED
-from difftest.records.definition import Definition
+from difftest.records.definition import CampaignDefinition
 from difftest.records.observation import Observation, read_observations
 from generators import explore, signatures
 from generators.cases import case_at
@@ -35,7 +35,7 @@ def main(out: Path) -> None:
 
 def reached(file: Path) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
     """The features of each case of a campaign, and what its comparisons reached."""
-    definition = msgspec.json.decode(file.with_suffix(".json").read_bytes(), type=Definition)
+    definition = msgspec.json.decode(file.with_suffix(".json").read_bytes(), type=CampaignDefinition)
     things, ids = defaultdict[int, set[str]](set), dict[int, str]()
     for run in read_observations(file):
         things[run.index].update(_things(run))

@@ -155,10 +155,10 @@ def _attempt(
         clients.look()
 
     try:
-        made = backend.session(case, rank, rendezvous)  # it joins when it is entered
+        joining = backend.session(case, rank, rendezvous)  # it joins when it is entered
         if case.forms.host_backward:
             host_backward()
-        with made as session:
+        with joining as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = spoiled.replay(lambda joined: train(case, joined, report), spoiled)
             events = msgspec.structs.replace(trace.events, clients=tuple(clients.created))

@@ -209,10 +209,7 @@ def comparing(
         side = campaign.backends[name].SIDE
         return compare(case, name, side, truth, runs[name].outcome, repeated.get(name))
 
-    explained = partial(_explained, campaign, case)
+    def explained(comparison: Comparison) -> bool:
+        return bool(campaign.explanation(comparison.divergences[0], case))
+
     return lambda name: confirmed(partial(compared, name), runs[ORACLE].outcome, precise_truth, explained)
-
-
-def _explained(campaign: Campaign, case: Case, comparison: Comparison) -> bool:
-    """Whether what a run shows first is a known fault."""
-    return bool(campaign.explanation(comparison.divergences[0], case))

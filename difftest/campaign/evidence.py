@@ -12,7 +12,7 @@ from difftest.campaign.again import rerun
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.cases.case import Case
-from difftest.cases.resets import resets
+from difftest.cases.resets import form_resets, resets
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import LAYER, TwoByTwo, layer
 from difftest.judge.comparator import Comparison
@@ -54,7 +54,7 @@ def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> 
     A case may take several usual forms. Where it shows the fault without all of them, none is tried alone.
     Mechanisms are tried for wrong numbers alone.
     """
-    options, forms = dict(resets(case)), dict(case.form_resets())
+    options, forms = dict(resets(case)), dict(form_resets(case))
     if len(forms) > 1:
         plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
         if _diverges(campaign, plain, divergence.backend, divergence) is not False:

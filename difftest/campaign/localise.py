@@ -95,14 +95,14 @@ def _place(case: Case, key: Key, inside: frozenset[str]) -> str:
     takes the output, in the module around.
     """
     path, backward = _path(key), key[1] is Stage.BACKWARD
-    given = INPUT in key[2]
+    of_input = INPUT in key[2]
     around = next((above for above in _above(path) if above in inside), None)
-    if given == backward or around is None:
+    if of_input == backward or around is None:
         return called(case, (*key[:2], key[2].replace(INPUT, "")))
     outer = called(case, (*key[:2], key[2].replace(INPUT, "").replace(path, around, 1)))
     kind = _kinds(case).get(path)
     part = path.removeprefix(f"{around}.") + (f" ({kind})" if kind else "")
-    return f"{outer} {'before' if given else 'after'} its {part}"
+    return f"{outer} {'before' if of_input else 'after'} its {part}"
 
 
 def _above(path: str) -> Iterator[str]:

@@ -25,7 +25,6 @@ from difftest.cases.case import Case
 from difftest.cases.twins import is_twin
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import TwoByTwo, verdict
-from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure
 from difftest.judge.stage import Stage
@@ -113,7 +112,12 @@ _Evidence: TypeAlias = tuple[tuple[int, int], TwoByTwo, dict[str, str]]
 def _in_full(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Evidence:
     stable = _repeat(campaign, result.case, divergence, REPEATS)
     placed = two_by_two(campaign, result, divergence)
-    return stable, placed, _words(placed)
+    words = {
+        evidence.SINGLE: _word(diverges=placed.single),
+        evidence.OTHER: _word(diverges=placed.other),
+        evidence.OTHER_SINGLE: _word(diverges=placed.other_single),
+    }
+    return stable, placed, words
 
 
 def _once(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Evidence | None:
@@ -130,14 +134,6 @@ def _once(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Ev
     return (stable, placed, {evidence.OTHER: _word(diverges=placed.other)}) if stable[0] else None
 
 
-def _words(placed: TwoByTwo) -> dict[str, str]:
-    return {
-        evidence.SINGLE: _word(diverges=placed.single),
-        evidence.OTHER: _word(diverges=placed.other),
-        evidence.OTHER_SINGLE: _word(diverges=placed.other_single),
-    }
-
-
 def _repeat(campaign: Campaign, case: Case, divergence: Divergence, times: int) -> tuple[int, int]:
     """In how many of so many repetitions the divergence came back.
 
@@ -145,7 +141,8 @@ def _repeat(campaign: Campaign, case: Case, divergence: Divergence, times: int) 
     """
     again = partial(rerun_or_none, campaign, case, divergence.backend, divergence)
     decided = [one for one in in_parallel(campaign, [again] * times) if one and one.decides]
-    return sum(_shows(comparison, divergence) for comparison in decided), len(decided)
+    shown = [one.divergences[0].fingerprint for one in decided if one.divergences]
+    return shown.count(divergence.fingerprint), len(decided)
 
 
 def _lethal_kind(campaign: Campaign, result: CaseResult, divergence: Divergence) -> str:
@@ -153,10 +150,6 @@ def _lethal_kind(campaign: Campaign, result: CaseResult, divergence: Divergence)
     outcome = result.runs[divergence.backend].outcome
     lethal = any(key[:2] == (result.case.id, divergence.backend) for key in campaign.set_aside)
     return outcome.kind if lethal and isinstance(outcome, Failure) else ""
-
-
-def _shows(comparison: Comparison, divergence: Divergence) -> bool:
-    return any(d.fingerprint == divergence.fingerprint for d in comparison.divergences[:1])
 
 
 def _word(*, diverges: bool | None) -> str:

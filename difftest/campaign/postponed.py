@@ -61,8 +61,8 @@ def gather_postponed(campaign: Campaign) -> None:
 
 
 def _evidence(campaign: Campaign, result: CaseResult, divergence: Divergence) -> dict[str, Any]:
-    made = gathered(oracle_once(campaign, result), result, divergence)
-    return {field: getattr(made, field) for field in GATHERED}
+    finding = gathered(oracle_once(campaign, result), result, divergence)
+    return {field: getattr(finding, field) for field in GATHERED}
 
 
 def _absent(divergence: Divergence) -> dict[str, Any]:

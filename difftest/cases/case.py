@@ -12,7 +12,7 @@ import msgspec
 
 from difftest.cases import unreadable
 from difftest.cases.layers import walk
-from difftest.cases.layout import ALONE, Layout, Partial, Placements, Replicate, replicated, uneven_axes
+from difftest.cases.layout import ALONE, Layout, Partial, Placements, Replicate, replicated
 from difftest.cases.model import Model
 from difftest.cases.options import (
     TORCH_KERNELS,
@@ -23,7 +23,6 @@ from difftest.cases.options import (
     SdpaKernel,
     Spelling,
     Start,
-    option_resets,
 )
 from difftest.cases.pipelining import AXIS, Pipeline
 from difftest.cases.wrapping import Dispatch, Regions, Sharding
@@ -299,46 +298,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Options of wrappers by field: `fully_shard`'s, what tensor parallelism cuts, the way to experts."""
         return {"sharding": self.sharded_by, "regions": self.cut_by, "dispatch": self.dispatched_by}
 
+    def changed(self, part: Literal["training", "data", "model", "layout"], **fields: Any) -> Self:  # noqa: ANN401
+        """The same case with other values in fields of one of its parts."""
+        return msgspec.structs.replace(self, **{part: msgspec.structs.replace(getattr(self, part), **fields)})
+
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""
         parameters = {name: replicated(ALONE) for name in self.layout.parameters}
         layout = Layout(mesh=ALONE, batch=(Replicate(),), parameters=parameters)
         return msgspec.structs.replace(self, layout=layout)
-
-    def option_resets(self) -> Iterator[tuple[str, Self]]:
-        """Every option not at its default, and the case with only that one reset.
-
-        The names are such as `replication.own_weights=True`.
-        """
-        for name, fields in self.option_changes():
-            yield name, msgspec.structs.replace(self, **fields)
-
-    def option_changes(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Every option not at its default, and the fields of the case with only that one reset."""
-        of_some_backends = {"replication": self.replication, "start": self.start, **self.wrapping}
-        for what, options in of_some_backends.items():
-            for name, reset in option_resets(options):
-                yield f"{what}.{name}", {what: reset}
-        for name, spelling in option_resets(self.forms):
-            yield f"spelling.{name}", {"spelling": spelling}
-        if pipeline := self.staged:
-            for name, fields in pipeline.settings():
-                yield f"pipeline.{name}", {"pipeline": msgspec.structs.replace(pipeline, **fields)}
-        for feature in self.training_features:
-            others = tuple(one for one in self.training_features if one != feature)
-            yield f"feature.{feature.name}", {"features": others}
-        if self.sdpa is not msgspec.UNSET:
-            yield f"sdpa={self.sdpa}", {"sdpa": msgspec.UNSET}
-
-    def form_resets(self) -> Iterator[tuple[str, Self]]:
-        """Every usual form that the case takes, such as `spelling.unequal=True`, and the case without it."""
-        for name, spelling in option_resets(self.forms):
-            yield f"spelling.{name}", msgspec.structs.replace(self, spelling=spelling)
-
-
-def uneven_cuts(case: Case) -> int:
-    """How many mesh axes cut a parameter or the rows of an accumulation part unevenly."""
-    return sum(uneven_axes(shape, placements, case.layout.mesh) for shape, placements in case.placements())
 
 
 def _within(what: str, value: float, least: float, most: float) -> None:

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, get_args
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import full_name
-from difftest.cases.layout import Mesh, Placements, local_slices, ways
+from difftest.cases.layout import Mesh, Placements, local_slices, uneven_axes, ways
 
 Evenness: TypeAlias = Literal["whole", "even", "uneven", "empty"]
 
@@ -59,3 +59,8 @@ def of_operators(case: Case) -> dict[str, Evenness]:
 
 def _last(kinds: Sequence[Evenness]) -> Evenness:
     return max(kinds, key=ORDER.index, default="whole")
+
+
+def uneven_cuts(case: Case) -> int:
+    """How many mesh axes cut a parameter or the rows of an accumulation part unevenly."""
+    return sum(uneven_axes(shape, placements, case.layout.mesh) for shape, placements in case.placements())

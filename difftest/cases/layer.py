@@ -326,8 +326,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         `moves`: the script's activations have placements. A container is spelled by its class's name and the
         layers it holds. `ValueError` if a script cannot show the layer.
         """
-        if not (made := self.of_torch()):
+        if not (module := self.of_torch()):
             msg = f"layer {path} is a {type(self).__name__}, which cannot be spelled out"
             raise ValueError(msg)
-        options = (f"{name}={python(value)}" for name, value in made.options.items())
-        return f"nn.{made.name}({', '.join((*map(python, made.arguments), *options))})"
+        options = (f"{name}={python(value)}" for name, value in module.options.items())
+        return f"nn.{module.name}({', '.join((*map(python, module.arguments), *options))})"

@@ -100,6 +100,10 @@ class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The number of ranks of the mesh."""
         return math.prod(self.shape)
 
+    def size(self, axis: str) -> int:
+        """The number of ranks along an axis; 1 where the mesh has no such axis."""
+        return dict(self.axes).get(axis, 1)
+
     def coordinate(self, rank: int) -> tuple[int, ...]:
         """The position of `rank` on each axis."""
         position: list[int] = []
@@ -192,13 +196,13 @@ def local_slices(shape: Sequence[int], placements: Placements, mesh: Mesh, rank:
 
 @functools.lru_cache(MOST_REMEMBERED)
 def _local_slices(shape: tuple[int, ...], placements: Placements, mesh: Mesh, rank: int) -> Slices:
-    held = [range(size) for size in shape]
+    ranges = [range(size) for size in shape]
     coordinate = mesh.coordinate(rank)
     for placement, parts, index in zip(placements, mesh.shape, coordinate, strict=True):
         if isinstance(placement, Shard):
-            whole = held[placement.dim]
-            held[placement.dim] = whole[chunk(len(whole), parts, index)]
-    return tuple(slice(r.start, r.stop) for r in held)
+            whole = ranges[placement.dim]
+            ranges[placement.dim] = whole[chunk(len(whole), parts, index)]
+    return tuple(slice(r.start, r.stop) for r in ranges)
 
 
 def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ...]]:

@@ -149,7 +149,7 @@ WHOLE = ("exact", "ties")
 Options = TypeVar("Options", bound=msgspec.Struct)
 
 
-def option_resets(options: Options) -> Iterator[tuple[str, Options]]:
+def field_resets(options: Options) -> Iterator[tuple[str, Options]]:
     """Every option that is not at its default, as `name=value`, and the options with only that one reset."""
     defaults = type(options)()
     for name in options.__struct_fields__:

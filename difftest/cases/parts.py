@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import BuildingBlock
-from difftest.cases.options import option_resets
+from difftest.cases.options import field_resets
 
 BLOCKS, FEATURES, OPTIONS = "blocks", "features", "options"
 KINDS = (BLOCKS, FEATURES, OPTIONS)
@@ -22,8 +22,8 @@ def parts(case: Case) -> Mapping[str, tuple[str, ...]]:
         (feature.name for feature in case.training_features),
         _options(case),
     )
-    held = {kind: tuple(sorted({*own})) for kind, own in zip(KINDS, names, strict=True)}
-    return {kind: own for kind, own in held.items() if own}
+    by_kind = {kind: tuple(sorted({*own})) for kind, own in zip(KINDS, names, strict=True)}
+    return {kind: own for kind, own in by_kind.items() if own}
 
 
 def _options(case: Case) -> Iterator[str]:
@@ -50,16 +50,12 @@ def _of_parallelism(case: Case) -> Iterator[str]:
         yield f"mesh {' x '.join(case.layout.mesh.names)}"
     wrapped = {**case.wrapping, "replication": case.replication, "spelling": case.forms}
     for part, options in wrapped.items():
-        for name, _ in option_resets(options):
+        for name, _ in field_resets(options):
             what, _, value = name.partition("=")
             yield f"{part} {what if value in case.model.parameters() else name}"
-    yield from _of_pipeline(case)
-    for layer in case.model.layers:
-        if layer.BETWEEN_RANKS:
-            yield from (f"collective {feature}" for feature in layer.features())
-
-
-def _of_pipeline(case: Case) -> Iterator[str]:
     if pipeline := case.staged:
         yield f"pipeline {pipeline.schedule}"
         yield from (f"pipeline {name}" for name, _ in pipeline.settings() if not name.startswith("schedule"))
+    for layer in case.model.layers:
+        if layer.BETWEEN_RANKS:
+            yield from (f"collective {feature}" for feature in layer.features())

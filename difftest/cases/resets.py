@@ -1,6 +1,7 @@
 """A case with one option back at its default, to see which of them decides, and with all of them so."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,7 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layer import Layer
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.residual import Residual
+from difftest.cases.options import field_resets
 
 CLIPPING = "training.clipping"
 STRIDES = "collective.memory=strided"
@@ -17,25 +19,55 @@ PLAIN_STEPS = 2
 """One more than shows whether anything was trained: a run may end after its first."""
 
 
+def option_resets(case: Case) -> Iterator[tuple[str, Case]]:
+    """Every option not at its default, and the case with only that one reset.
+
+    The names are such as `replication.own_weights=True`.
+    """
+    for name, fields in option_changes(case):
+        yield name, msgspec.structs.replace(case, **fields)
+
+
+def option_changes(case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every option not at its default, and the fields of the case with only that one reset."""
+    of_some_backends = {"replication": case.replication, "start": case.start, **case.wrapping}
+    for what, options in of_some_backends.items():
+        for name, reset in field_resets(options):
+            yield f"{what}.{name}", {what: reset}
+    for name, spelling in field_resets(case.forms):
+        yield f"spelling.{name}", {"spelling": spelling}
+    if pipeline := case.staged:
+        for name, fields in pipeline.settings():
+            yield f"pipeline.{name}", {"pipeline": msgspec.structs.replace(pipeline, **fields)}
+    for feature in case.training_features:
+        others = tuple(one for one in case.training_features if one != feature)
+        yield f"feature.{feature.name}", {"features": others}
+    if case.sdpa is not msgspec.UNSET:
+        yield f"sdpa={case.sdpa}", {"sdpa": msgspec.UNSET}
+
+
+def form_resets(case: Case) -> Iterator[tuple[str, Case]]:
+    """Every usual form that the case takes, such as `spelling.unequal=True`, and the case without it."""
+    for name, spelling in field_resets(case.forms):
+        yield f"spelling.{name}", msgspec.structs.replace(case, spelling=spelling)
+
+
 def resets(case: Case) -> Iterator[tuple[str, Case]]:
-    """Every option that is not at its default, as `Case.option_resets` names it, and the case without it.
+    """Every option that is not at its default, as `option_resets` names it, and the case without it.
 
     Clipping is one of them, and so are the strides of what a collective is given, and that a block is applied
     several times.
     """
-    yield from case.option_resets()
+    yield from option_resets(case)
     if case.training.clip_norm is not None:
-        yield (
-            CLIPPING,
-            msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, clip_norm=None)),
-        )
+        yield CLIPPING, case.changed("training", clip_norm=None)
     once = tuple(map(_once, case.model.layers))
     if once != case.model.layers:
-        yield REPEATED, msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=once))
+        yield REPEATED, case.changed("model", layers=once)
     first = case.model.layers[0] if case.model.layers else None
     if isinstance(first, Collective) and first.memory is not msgspec.UNSET:
         layers = (msgspec.structs.replace(first, memory=msgspec.UNSET), *case.model.layers[1:])
-        yield STRIDES, msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=layers))
+        yield STRIDES, case.changed("model", layers=layers)
 
 
 def _once(layer: Layer) -> Layer:

@@ -41,12 +41,12 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The base of what a feature or a building block declares; every field is required."""
 
 
-def require(what: str, given: Mapping[str, object], schema: type[Schema]) -> None:
-    """`UsageError` unless `given` has exactly the fields of `schema`, each of its type and in its range."""
+def require(what: str, arguments: Mapping[str, object], schema: type[Schema]) -> None:
+    """`UsageError` unless `arguments` are exactly the fields of `schema`, each of its type and in range."""
     try:
-        msgspec.convert(dict(given), schema)
+        msgspec.convert(dict(arguments), schema)
     except msgspec.ValidationError as error:
-        msg = f"{what} has {reprlib.repr(dict(given))}: {error}; allowed: {allowed(schema)}"
+        msg = f"{what} has {reprlib.repr(dict(arguments))}: {error}; allowed: {allowed(schema)}"
         raise UsageError(msg) from error
 
 

@@ -31,7 +31,8 @@ def command(target: Path, workers: Workers, *, trust: Trust, as_json: Json) -> i
     """
     subject = read_finding(target)
     check_runnable(subject.case, trust=trust)
-    result = _run(subject, workers)
+    with machine("ablate", workers)(subject) as campaign:
+        result = ablated(campaign, subject)
     if as_json:
         answers, located = (result.ablations, list(result.located)) if result else (None, [])
         named = {"fingerprint": subject.finding.fingerprint, "case": subject.case.id}
@@ -39,11 +40,6 @@ def command(target: Path, workers: Workers, *, trust: Trust, as_json: Json) -> i
     else:
         _print(subject, result)
     return int(result is None)
-
-
-def _run(subject: FindingTarget, workers: int | None) -> Finding | None:
-    with machine("ablate", workers)(subject) as campaign:
-        return ablated(campaign, subject)
 
 
 def _print(subject: FindingTarget, result: Finding | None) -> None:

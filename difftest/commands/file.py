@@ -46,7 +46,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     folder = read_finding(target).folder
     chain = DraftChain(
         machine=machine("file", workers),
-        say=_say,
+        say=partial(click.echo, err=True),
         budget=budget,
         ledger=read_ledger(),
         tracker=tracker,
@@ -67,7 +67,3 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     for line in issue.advice:
         click.echo(f"difftest: {line}", err=True)
     return 0
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)

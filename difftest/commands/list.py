@@ -46,12 +46,8 @@ def command(kind: str, *, as_json: Json) -> None:
     if as_json:
         print_json({kind: about})
     else:
-        marked = {name for name, tree in parsed.items() if any(map(_is_default, tree.body))}
+        # A path declares so that it runs where no path is named.
+        marked = {name for name, tree in parsed.items() if "DEFAULT = True" in map(ast.unparse, tree.body)}
         width = max(map(len, about), default=0)
         mark = {name: ("* " if name in marked else "  ") if marked else "" for name in about}
         click.echo("\n".join(f"{name:<{width}}  {mark[name]}{line}" for name, line in about.items()))
-
-
-def _is_default(statement: ast.stmt) -> bool:
-    """Whether it is `DEFAULT = True`, as a path declares that it runs where no path is named."""
-    return ast.unparse(statement) == "DEFAULT = True"

@@ -47,22 +47,22 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     program = program_of(target, environment, trust=trust)
     with Working("passes", counts=False):
-        made = accuse(program, whole=whole)
+        accusation = accuse(program, whole=whole)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        for name, text in made.modules().items():
+        for name, text in accusation.modules().items():
             write_text(out / name, text)
     if target.is_dir():
-        keep(target, made)
+        keep(target, accusation)
     if as_json:
-        print_json(_described(made))
+        print_json(_described(accusation))
     else:
-        _print(made)
-    return int(not made.verdict.accuses)
+        _print(accusation)
+    return int(not accusation.verdict.accuses)
 
 
-def _described(made: "Accusation") -> dict[str, Any]:
-    verdict = made.verdict
+def _described(accusation: "Accusation") -> dict[str, Any]:
+    verdict = accusation.verdict
     return {
         "pass": verdict.guilty or None,
         "kind": verdict.kind,
@@ -73,16 +73,16 @@ def _described(made: "Accusation") -> dict[str, Any]:
         "evaluated": verdict.evaluated,
         "snapshots": verdict.snapshots,
         "numbers": verdict.call.numbers if verdict.call else "",
-        **made.modules(),
+        **accusation.modules(),
     }
 
 
-def _print(made: "Accusation") -> None:
-    verdict = made.verdict
+def _print(accusation: "Accusation") -> None:
+    verdict = accusation.verdict
     click.echo(f"{verdict.name}: {verdict.reason}")
     if verdict.control:
         click.echo(f"control: {verdict.control}")
     if verdict.evaluated:
         click.echo(f"{verdict.compiled}: {verdict.evaluated} of {verdict.snapshots} modules were evaluated")
-    for name, text in made.modules().items():
+    for name, text in accusation.modules().items():
         click.echo(f"\n{name}:\n{text.strip()}")

@@ -53,31 +53,37 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     check_runnable(subject.case, trust=trust)
     require_own_finding(subject, trust=trust)
     with executing(subject, machine("reproducer", None)) as execute, Working("reproducer"):
-        made = reproduce(subject.finding, subject.case, execute)
+        reproduction = reproduce(subject.finding, subject.case, execute)
     file = out or subject.folder / SCRIPT
-    kept = keep_script(subject, made, file, graphs=artifacts)
+    kept = keep_script(subject, reproduction, file, graphs=artifacts)
     recompiled = (
-        replayed(subject, jax_python, made.script.text)[1] if kept and jax_python and made.script else None
+        replayed(subject, jax_python, reproduction.script.text)[1]
+        if kept and jax_python and reproduction.script
+        else None
     )
-    result = _result(subject, made, file, kept, recompiled)
+    result = _result(subject, reproduction, file, kept, recompiled)
     if as_json:
         print_json(result)
     else:
         _print(result)
-    return int(made.reason is not None)
+    return int(reproduction.reason is not None)
 
 
 def _result(
-    subject: FindingTarget, made: Reproduction, file: Path, kept: tuple[str, ...], recompiled: str | None
+    subject: FindingTarget,
+    reproduction: Reproduction,
+    file: Path,
+    kept: tuple[str, ...],
+    recompiled: str | None,
 ) -> dict[str, Any]:
     return {
         "fingerprint": subject.finding.fingerprint,
         "case": subject.case.id,
-        "file": None if made.reason else str(file),
-        "reason": made.reason,
+        "file": None if reproduction.reason else str(file),
+        "reason": reproduction.reason,
         "replayed": recompiled,
-        "lines": made.script.text.count("\n") if made.script else None,
-        "said": made.script.output if made.script else None,
+        "lines": reproduction.script.text.count("\n") if reproduction.script else None,
+        "said": reproduction.script.output if reproduction.script else None,
         "artifacts": list(kept),
     }
 

@@ -47,13 +47,13 @@ class ValidateRequest:
 @click.command("validate")
 @click.argument("targets", nargs=-1, required=True, metavar="FAULT|FINDING...")
 @options(ValidateRequest)
-def command(targets: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  what the decorators declare
+def command(targets: tuple[str, ...], **options: Any) -> int:  # noqa: ANN401  what the decorators declare
     """Check a fix: run a fault's case, cases near it and cases of other faults without the fix and with it.
 
     FAULT is the name of a known fault (`difftest/findings/known`). Exit status 1 if a fix does not hold,
     holds for only some of the cases, or breaks something else; 3 if the runs give no answer.
     """
-    began, request = time.monotonic(), ValidateRequest(**given)
+    began, request = time.monotonic(), ValidateRequest(**options)
     subjects = tuple(map(read, targets))
     for case in (case for subject in subjects for case, _ in subject.cases):
         check_runnable(case, trust=request.trust)

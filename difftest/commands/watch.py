@@ -75,7 +75,7 @@ class WatchRequest:
 @click.command("watch")
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @options(WatchRequest)
-def command(out: Path, **given: Any) -> int:  # noqa: ANN401  what the decorators declare
+def command(out: Path, **options: Any) -> int:  # noqa: ANN401  what the decorators declare
     """Run the scripts of all known faults, and some cases, on releases that were not tried yet.
 
     OUT gets what was tried, flips.json, flips.sarif, feed.xml and index.html; the same command continues
@@ -84,7 +84,7 @@ def command(out: Path, **given: Any) -> int:  # noqa: ANN401  what the decorator
     """
     from reports.watch.write import write
 
-    began, request = time.monotonic(), WatchRequest(**given)
+    began, request = time.monotonic(), WatchRequest(**options)
     watched = watch(
         Watch(
             folder=out,

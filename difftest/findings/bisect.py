@@ -67,8 +67,8 @@ def bisect(versions: Sequence[str], run_version: RunVersion, *, everyone: bool =
     `UsageError` for fewer than two versions, or one named twice.
     """
     if len(set(versions)) != len(versions) or len(versions) < 2:  # noqa: PLR2004  between two is the least
-        given = ", ".join(versions) or "none"
-        msg = f"the versions are {given}; give at least two different ones, oldest first"
+        listed = ", ".join(versions) or "none"
+        msg = f"the versions are {listed}; give at least two different ones, oldest first"
         raise UsageError(msg)
     results: dict[str, VersionResult] = {}
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from difftest.cases import evenness
-from difftest.cases.case import Case, uneven_cuts
+from difftest.cases.case import Case
+from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
-from difftest.cases.options import Feature, option_resets
+from difftest.cases.options import Feature, field_resets
 from difftest.cases.pipelining import AXIS
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
@@ -125,10 +126,10 @@ def facts(case: Case) -> Mapping[str, str]:
 def _wrapping(case: Case) -> Iterator[str]:
     """What wrappers are told that is not at its default, as `sharding.synced=every`."""
     for part, options in case.wrapping.items():
-        yield from (f"{part}.{name}" for name, _ in option_resets(options))
+        yield from (f"{part}.{name}" for name, _ in field_resets(options))
     if pipeline := case.staged:
         yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in ("schedule", "hands", "scaled"))
-        if pipeline.microbatches < dict(case.layout.mesh.axes).get(AXIS, 1):
+        if pipeline.microbatches < case.layout.mesh.size(AXIS):
             yield "pipeline.microbatches=few"
 
 

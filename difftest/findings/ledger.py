@@ -27,6 +27,7 @@ from difftest.judge import predictions
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.records import read_limits
+from difftest.records.disk import cannot_read
 from difftest.records.evidence import DECIDED_BY, MECHANISM
 from difftest.records.finding import Finding
 
@@ -235,8 +236,7 @@ def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
             return _of_faults(file)
         return _parsed(read_limits.read(file, read_limits.MOST_LEDGER_BYTES))
     except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise cannot_read(file, error) from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         msg = f"{file}: {error}"
         raise UsageError(msg) from error

@@ -235,14 +235,14 @@ def number(name: str, allowed: str, valid: Callable[[float], bool]) -> float | N
 
     `UsageError` unless it is `valid`, which `allowed` says in words.
     """
-    given = os.environ.get(name)
-    if given is None:
+    text = os.environ.get(name)
+    if text is None:
         return None
     try:
-        value = float(given)
+        value = float(text)
     except ValueError:
         value = math.nan
     if not valid(value):
-        msg = f"{name} is {given!r}; allowed: {allowed}"
+        msg = f"{name} is {text!r}; allowed: {allowed}"
         raise UsageError(msg)
     return value

@@ -188,7 +188,9 @@ def _greatest_increases(one: Counts, other: Counts) -> Counts:
 def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], float]) -> dict[str, T]:
     """The entries of both by name, sorted; of two with one name the greater."""
     names = sorted({*one, *other})
-    return {name: max((held[name] for held in (one, other) if name in held), key=size) for name in names}
+    return {
+        name: max((reading[name] for reading in (one, other) if name in reading), key=size) for name in names
+    }
 
 
 def _facts(one: dict[str, Fact], other: dict[str, Fact]) -> dict[str, Fact]:

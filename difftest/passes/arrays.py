@@ -65,13 +65,13 @@ def dtype_of(element: str, *, wide: bool) -> np.dtype[Any]:
 
 def rounded(array: Array, element: str, *, wide: bool) -> Array:
     """`array` as an element type holds it."""
-    made = np.asarray(array).astype(dtype_of(element, wide=wide), copy=False)
+    own = np.asarray(array).astype(dtype_of(element, wide=wide), copy=False)
     if element != "bf16" or wide:
-        return made
-    bits = made.view(np.uint32)
+        return own
+    bits = own.view(np.uint32)
     to_even = np.uint32(0x7FFF) + ((bits >> np.uint32(_BFLOAT_BITS)) & np.uint32(1))
     shortened = ((bits + to_even) & np.uint32(0xFFFF0000)).view(np.float32)
-    return np.asarray(np.where(np.isnan(made), made, shortened), np.float32)
+    return np.asarray(np.where(np.isnan(own), own, shortened), np.float32)
 
 
 def literal(text: str, shape: Shape, *, wide: bool) -> Array:
@@ -82,8 +82,8 @@ def literal(text: str, shape: Shape, *, wide: bool) -> Array:
         msg = "a constant is left out of the text; dump with --xla_dump_large_constants"
         raise UnreadableError(msg)
     values = [_number(item, shape.type, dtype) for item in items]
-    made = np.array(values, dtype) if values else np.zeros(shape.dims, dtype)
-    return rounded(made.reshape(shape.dims), shape.type, wide=wide)
+    numbers = np.array(values, dtype) if values else np.zeros(shape.dims, dtype)
+    return rounded(numbers.reshape(shape.dims), shape.type, wide=wide)
 
 
 def _number(item: str, element: str, dtype: np.dtype[Any]) -> object:

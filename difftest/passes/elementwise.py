@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array
 
 
 def _divide(x: Array, y: Array) -> Array:
@@ -50,24 +49,12 @@ def _shift_right_logical(x: Array, y: Array) -> Array:
     return _shift(unsigned, y.astype(unsigned.dtype), np.right_shift, 0).astype(x.dtype)
 
 
-def _sign(x: Array) -> Array:
-    return np.asarray(np.where(x == 0, x, np.sign(x)) if x.dtype.kind == "f" else np.sign(x))
-
-
 def _round_from_zero(x: Array) -> Array:
     return np.asarray(np.where(np.abs(x - np.trunc(x)) == 0.5, np.trunc(x) + np.sign(x), np.rint(x)))  # noqa: PLR2004  a half
 
 
-def _logistic(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
-
-
 def _logical(plain: Callable[..., Any], bitwise: Callable[..., Any]) -> Callable[..., Array]:
-    return lambda *given: np.asarray((plain if given[0].dtype == np.bool_ else bitwise)(*given))
+    return lambda *operands: np.asarray((plain if operands[0].dtype == np.bool_ else bitwise)(*operands))
 
 
 def _maximum(x: Array, y: Array) -> Array:
@@ -88,7 +75,7 @@ def _leading_zeros(x: Array) -> Array:
 UNARY: Mapping[str, Callable[[Array], Any]] = {
     "abs": np.abs,
     "negate": np.negative,
-    "sign": _sign,
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)) if x.dtype.kind == "f" else np.sign(x),
     "floor": np.floor,
     "ceil": np.ceil,
     "round-nearest-afz": _round_from_zero,
@@ -104,11 +91,11 @@ UNARY: Mapping[str, Callable[[Array], Any]] = {
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "cbrt": np.cbrt,
-    "logistic": _logistic,
+    "logistic": lambda x: np.asarray(1 / (1 + np.exp(-x))),
     "is-finite": np.isfinite,
     "real": np.real,
     "imag": np.imag,
-    "erf": _erf,
+    "erf": lambda x: np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x,
     "not": _logical(np.logical_not, np.invert),
     "popcnt": np.bitwise_count,
     "count-leading-zeros": _leading_zeros,

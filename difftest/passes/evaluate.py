@@ -4,33 +4,17 @@ Every instruction is evaluated for all devices before the next one, so that a co
 holds. The numbers are in the element types of the module or, `wide`, in greater precision.
 """
 
-# ruff: noqa: ARG001, ARG005  what evaluates an instruction has the parameters of all others
-
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.passes import elementwise, movement, windows
-from difftest.passes.arrays import Each, NotEvaluatedError, dtype_of, literal, rounded
+from difftest.passes import elementwise
+from difftest.passes.alone import ALONE, Value
+from difftest.passes.arrays import Array, Each, NotEvaluatedError, rounded
 from difftest.passes.hlo import Computation, HloModule, Instruction, Shape
 from difftest.passes.together import TOGETHER
-
-Array: TypeAlias = NDArray[Any]
-Value: TypeAlias = "Array | tuple[Any, ...]"
-"""An array, or a tuple of values."""
-
-_MONOIDS: Mapping[str, Any] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "and": np.logical_and,
-    "or": np.logical_or,
-}
 
 
 def evaluate(module: HloModule, arguments: Sequence[Sequence[Array]], *, wide: bool = False) -> Each:
@@ -68,36 +52,36 @@ class Machine:
             if instruction.opcode == "parameter":
                 values[instruction.name] = list(arguments[int(instruction.text)])
             else:
-                given = [values[name] for name in instruction.operands]
-                values[instruction.name] = self._value(instruction, given, computation)
+                operands = [values[name] for name in instruction.operands]
+                values[instruction.name] = self._value(instruction, operands, computation)
         return values
 
-    def _value(self, instruction: Instruction, given: Sequence[Each], computation: Computation) -> Each:
+    def _value(self, instruction: Instruction, operands: Sequence[Each], computation: Computation) -> Each:
         if (together := TOGETHER.get(instruction.opcode)) is not None:
-            return together(self, instruction, given)
+            return together(self, instruction, operands)
         shapes = [computation.by_name[name].shape for name in instruction.operands]
-        same = all(all(value is each[0] for value in each) for each in given)
+        same = all(all(value is each[0] for value in each) for each in operands)
         if same:  # the devices hold the same, so it is computed once
-            return [self._alone(instruction, [each[0] for each in given], shapes)] * self.devices
+            return [self._alone(instruction, [each[0] for each in operands], shapes)] * self.devices
         return [
-            self._alone(instruction, [each[device] for each in given], shapes)
+            self._alone(instruction, [each[device] for each in operands], shapes)
             for device in range(self.devices)
         ]
 
-    def _alone(self, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
+    def _alone(self, instruction: Instruction, operands: Sequence[Any], shapes: Sequence[Shape]) -> Value:
         """The value on one device."""
         opcode = instruction.opcode
-        made: Any
+        result: Any
         if opcode in elementwise.UNARY:
-            made = elementwise.UNARY[opcode](given[0])
+            result = elementwise.UNARY[opcode](operands[0])
         elif opcode in elementwise.BINARY:
-            made = elementwise.BINARY[opcode](given[0], given[1])
+            result = elementwise.BINARY[opcode](operands[0], operands[1])
         elif opcode in ALONE:
-            made = ALONE[opcode](self, instruction, given, shapes)
+            result = ALONE[opcode](self, instruction, operands, shapes)
         else:
             msg = f"the instruction {opcode} is not evaluated"
             raise NotEvaluatedError(msg)
-        return made if isinstance(made, tuple) else self.held(made, instruction.shape)
+        return result if isinstance(result, tuple) else self.held(result, instruction.shape)
 
     def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
         """An array as an array of this shape's type holds it."""
@@ -107,278 +91,3 @@ class Machine:
         """The computation of scalars applied to every element of arrays."""
         alone = Machine(self.module.on_one_device, wide=self.wide, steps=self.steps)
         return alone.run(self.module.computations[name], [[array] for array in arrays])[0]
-
-
-Alone: TypeAlias = Callable[[Machine, Instruction, Sequence[Any], Sequence[Shape]], Any]
-
-
-def _constant(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    return literal(instruction.text, instruction.shape, wide=machine.wide)
-
-
-def _convert(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    dtype = dtype_of(instruction.shape.type, wide=machine.wide)
-    x = given[0]
-    if x.dtype.kind == "f" and dtype.kind in "iu":  # out of range saturates, and NaN is 0
-        bounds = np.iinfo(dtype)
-        return np.asarray(
-            np.where(np.isnan(x), 0, np.clip(np.trunc(x), bounds.min, bounds.max)).astype(dtype)
-        )
-    return np.asarray(x.real.astype(dtype) if x.dtype.kind == "c" and dtype.kind != "c" else x.astype(dtype))
-
-
-def _bitcast_convert(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    narrow = given[0].astype(dtype_of(shapes[0].type, wide=False))
-    if "bf16" in (shapes[0].type, instruction.shape.type):
-        msg = "the instruction bitcast-convert of bf16 is not evaluated"
-        raise NotEvaluatedError(msg)
-    made = np.ascontiguousarray(narrow).view(dtype_of(instruction.shape.type, wide=False))
-    return made.reshape(instruction.shape.dims)
-
-
-def _select(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    return np.asarray(np.where(given[0], given[1], given[2]))
-
-
-def _clamp(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    return np.asarray(np.minimum(np.maximum(given[1], given[0]), given[2]))
-
-
-def _compare(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    total = instruction.attributes.get("type", "") == "TOTALORDER"
-    return elementwise.compared(given[0], given[1], instruction.attributes["direction"], total=total)
-
-
-def _reduce(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Value:
-    half = len(given) // 2
-    made = _fold(machine, instruction)(
-        list(given[:half]), list(given[half:]), instruction.numbers("dimensions")
-    )
-    return _one_or_tuple(machine, instruction, made)
-
-
-def _reduce_window(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Value:
-    half = len(given) // 2
-    made = windows.reduce_window(
-        list(given[:half]), list(given[half:]), instruction, _fold(machine, instruction)
-    )
-    return _one_or_tuple(machine, instruction, made)
-
-
-def _one_or_tuple(machine: Machine, instruction: Instruction, made: Sequence[Array]) -> Value:
-    if instruction.shape.type != "tuple":
-        return made[0]
-    return tuple(machine.held(each, part) for each, part in zip(made, instruction.shape.parts, strict=True))
-
-
-def _fold(machine: Machine, instruction: Instruction) -> windows.Fold:
-    """How the instruction's computation reduces arrays over dims."""
-    name = instruction.attributes["to_apply"]
-    opcode = _monoid(machine.module.computations[name])
-
-    def fold(xs: list[Array], initial: list[Array], dims: tuple[int, ...]) -> list[Array]:
-        if opcode and len(xs) == 1 and (opcode not in ("and", "or") or xs[0].dtype == np.bool_):
-            apply = elementwise.BINARY[opcode]
-            total = (
-                _MONOIDS[opcode].reduce(xs[0], axis=dims, initial=None, dtype=xs[0].dtype)
-                if _size(xs[0], dims)
-                else initial[0]
-            )
-            return [apply(np.asarray(total, xs[0].dtype), initial[0])]
-        return _in_turn(machine, name, xs, initial, dims)
-
-    return fold
-
-
-def _size(x: Array, dims: tuple[int, ...]) -> int:
-    return int(np.prod([x.shape[dim] for dim in dims], dtype=int))
-
-
-def _in_turn(
-    machine: Machine, name: str, xs: list[Array], initial: list[Array], dims: tuple[int, ...]
-) -> list[Array]:
-    """The reduction by the computation `name`, element after element."""
-    rest = [dim for dim in range(xs[0].ndim) if dim not in dims]
-    kept = [xs[0].shape[dim] for dim in rest]
-    rows = [x.transpose(*dims, *rest).reshape(-1, *kept) for x in xs]
-    sums: list[Array] = [np.broadcast_to(value, kept) for value in initial]
-    for at in range(len(rows[0])):
-        made = machine.scalars(name, [*sums, *(row[at] for row in rows)])
-        sums = list(made) if isinstance(made, tuple) else [made]
-    return [np.broadcast_to(total, kept) for total in sums]
-
-
-def _monoid(computation: Computation) -> str:
-    """The opcode of a computation that applies one to its two parameters; empty for any other."""
-    root = computation.result
-    inside = {name.name for name in computation.parameters}
-    plain = root.opcode in _MONOIDS and set(root.operands) == inside and len(computation.instructions) == 3  # noqa: PLR2004  two parameters and the root
-    return root.opcode if plain else ""
-
-
-def _scatter(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Value:
-    count = len(given) // 2
-    xs, indices, updates = list(given[:count]), given[count], given[count + 1 :]
-    made = [x.copy() for x in xs]
-    name = instruction.attributes["to_apply"]
-    for block, update in movement.scatter_places(xs[0], indices, updates[0], instruction):
-        new = machine.scalars(name, [*(x[block] for x in made), *(each[update] for each in updates)])
-        for x, value in zip(made, new if isinstance(new, tuple) else (new,), strict=True):
-            x[block] = np.broadcast_to(value, x[block].shape)
-    return _one_or_tuple(machine, instruction, made)
-
-
-def _select_and_scatter(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    select, scatter = (instruction.attributes[key] for key in ("select", "scatter"))
-    x, source, initial = given
-    return windows.select_and_scatter(
-        x,
-        source,
-        initial,
-        instruction,
-        lambda x, y: bool(machine.scalars(select, [np.asarray(x), np.asarray(y)])),
-        lambda x, y: cast("Array", machine.scalars(scatter, [np.asarray(x), np.asarray(y)])),
-    )
-
-
-def _map(machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
-    return cast("Value", machine.scalars(instruction.attributes["to_apply"], given))
-
-
-def _sort(machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]) -> Value:
-    dim = instruction.numbers("dimensions")[0]
-    name = instruction.attributes["to_apply"]
-    rows = [np.moveaxis(x, dim, -1) for x in given]
-    made = [row.copy() for row in rows]
-    for at in np.ndindex(*rows[0].shape[:-1]):
-
-        def before(i: int, j: int, at: tuple[int, ...] = at) -> int:
-            pairs = [np.asarray(row[at][k]) for row in rows for k in (i, j)]
-            if bool(machine.scalars(name, pairs)):
-                return -1
-            turned = [np.asarray(row[at][k]) for row in rows for k in (j, i)]
-            return int(bool(machine.scalars(name, turned)))
-
-        order = sorted(range(rows[0].shape[-1]), key=functools.cmp_to_key(before))
-        for row, sorted_row in zip(rows, made, strict=True):
-            sorted_row[at] = row[at][order]
-    return _one_or_tuple(machine, instruction, [np.moveaxis(row, -1, dim) for row in made])
-
-
-def _batch_norm_training(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Value:
-    x, scale, offset = given
-    dim = instruction.numbers("feature_index")[0]
-    others = tuple(each for each in range(x.ndim) if each != dim)
-    mean, variance = x.mean(others), x.var(others)
-    made = _normalised(x, mean, variance, scale, offset, instruction)
-    return tuple(
-        machine.held(each, part)
-        for each, part in zip((made, mean, variance), instruction.shape.parts, strict=True)
-    )
-
-
-def _batch_norm_inference(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Array:
-    x, scale, offset, mean, variance = given
-    return _normalised(x, mean, variance, scale, offset, instruction)
-
-
-def _normalised(  # noqa: PLR0913, PLR0917  HLO's operands
-    x: Array, mean: Array, variance: Array, scale: Array, offset: Array, instruction: Instruction
-) -> Array:
-    dim, epsilon = instruction.numbers("feature_index")[0], float(instruction.attributes["epsilon"])
-    shape = [1] * x.ndim
-    shape[dim] = -1
-    deviation = np.sqrt(variance.reshape(shape) + epsilon)
-    made = (x - mean.reshape(shape)) / deviation * scale.reshape(shape) + offset.reshape(shape)
-    return np.asarray(made)
-
-
-def _custom_call(
-    machine: Machine, instruction: Instruction, given: Sequence[Any], shapes: Sequence[Shape]
-) -> Value:
-    target = instruction.attributes.get("custom_call_target", "").strip('"')
-    if target in ("SPMDShardToFullShape", "SPMDFullToShardShape"):
-        msg = f"the instruction custom-call of {target}, as shard_map writes it, is not evaluated"
-        raise NotEvaluatedError(msg)
-    if target == "Eigh":
-        values, vectors = np.linalg.eigh(given[0].astype(np.float64))
-        return tuple(
-            machine.held(x, part) for x, part in zip((vectors, values), instruction.shape.parts, strict=True)
-        )
-    if target in ("Sharding", "annotate_device_placement", "xla.sdy.FuncResultSharding"):
-        return cast("Value", given[0])
-    if target == "AllocateBuffer":
-        return np.zeros(instruction.shape.dims, dtype_of(instruction.shape.type, wide=machine.wide))
-    msg = f"the instruction custom-call of {target} is not evaluated"
-    raise NotEvaluatedError(msg)
-
-
-ALONE: Mapping[str, Alone] = {
-    "constant": _constant,
-    "convert": _convert,
-    "bitcast-convert": _bitcast_convert,
-    "select": _select,
-    "clamp": _clamp,
-    "compare": _compare,
-    "reduce": _reduce,
-    "reduce-window": _reduce_window,
-    "scatter": _scatter,
-    "select-and-scatter": _select_and_scatter,
-    "map": _map,
-    "sort": _sort,
-    "batch-norm-training": _batch_norm_training,
-    "batch-norm-inference": _batch_norm_inference,
-    "custom-call": _custom_call,
-    "broadcast": lambda _, op, given, shapes: movement.broadcast(given[0], op),
-    "reshape": lambda _, op, given, shapes: given[0].reshape(op.shape.dims),
-    "bitcast": lambda _, op, given, shapes: movement.bitcast(given[0], shapes[0], op.shape),
-    "transpose": lambda _, op, given, shapes: given[0].transpose(op.numbers("dimensions")),
-    "reverse": lambda _, op, given, shapes: np.flip(given[0], op.numbers("dimensions")),
-    "slice": lambda _, op, given, shapes: movement.sliced(given[0], op),
-    "dynamic-slice": lambda _, op, given, shapes: movement.dynamic_slice(given[0], given[1:], op),
-    "dynamic-update-slice": lambda _, op, given, shapes: movement.dynamic_update_slice(
-        given[0], given[1], given[2:]
-    ),
-    "pad": lambda _, op, given, shapes: movement.pad(given[0], given[1], op),
-    "concatenate": lambda _, op, given, shapes: np.concatenate(given, op.numbers("dimensions")[0]),
-    "iota": lambda machine, op, given, shapes: movement.iota(op, dtype_of(op.shape.type, wide=machine.wide)),
-    "gather": lambda _, op, given, shapes: movement.gather(given[0], given[1], op),
-    "dot": lambda _, op, given, shapes: windows.dot(given[0], given[1], op),
-    "convolution": lambda _, op, given, shapes: windows.convolution(given[0], given[1], op),
-    "get-dimension-size": lambda _, op, given, shapes: np.asarray(
-        given[0].shape[op.numbers("dimensions")[0]], np.int32
-    ),
-    "reduce-precision": lambda _, op, given, shapes: given[0],
-    "tuple": lambda _, op, given, shapes: tuple(given),
-    "get-tuple-element": lambda _, op, given, shapes: given[0][op.numbers("index")[0]],
-    "after-all": lambda _, op, given, shapes: np.zeros((), bool),
-    "add-dependency": lambda _, op, given, shapes: given[0],
-    "copy-start": lambda _, op, given, shapes: (given[0], given[0], np.zeros((), np.uint32)),
-    "copy-done": lambda _, op, given, shapes: given[0][0],
-    "domain": lambda _, op, given, shapes: given[0],
-    "cholesky": lambda _, op, given, shapes: np.linalg.cholesky(given[0].astype(np.float64)),
-}

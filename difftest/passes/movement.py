@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.passes.hlo import Instruction, Shape, UnreadableError, split
-
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array
+from difftest.passes.hlo import Instruction, Shape, UnreadableError
+from difftest.passes.hlo_text import split
 
 
 def broadcast(x: Array, instruction: Instruction) -> Array:
@@ -22,11 +21,11 @@ def broadcast(x: Array, instruction: Instruction) -> Array:
     return np.broadcast_to(x.transpose(order).reshape(dims), instruction.shape.dims)
 
 
-def bitcast(x: Array, given: Shape, made: Shape) -> Array:
+def bitcast(x: Array, before: Shape, after: Shape) -> Array:
     """`x` read as another shape, in the order of its memory: both layouts count."""
-    memory = x.transpose(tuple(reversed(given.layout))).reshape(-1)
-    order = tuple(reversed(made.layout))
-    return memory.reshape([made.dims[dim] for dim in order]).transpose(np.argsort(order) if order else [])
+    memory = x.transpose(tuple(reversed(before.layout))).reshape(-1)
+    order = tuple(reversed(after.layout))
+    return memory.reshape([after.dims[dim] for dim in order]).transpose(np.argsort(order) if order else [])
 
 
 def sliced(x: Array, instruction: Instruction) -> Array:
@@ -50,9 +49,9 @@ def dynamic_slice(x: Array, starts: Sequence[Array], instruction: Instruction) -
 
 def dynamic_update_slice(x: Array, update: Array, starts: Sequence[Array]) -> Array:
     """`x` with a block replaced."""
-    made = x.copy()
-    made[_starts(x, update.shape, starts)] = update
-    return made
+    result = x.copy()
+    result[_starts(x, update.shape, starts)] = update
+    return result
 
 
 def pad(x: Array, value: Array, instruction: Instruction) -> Array:
@@ -67,14 +66,14 @@ def padded(x: Array, dim: int, low: int, high: int, inner: int, value: Array | f
     """`x` padded in one dim."""
     had = x.shape[dim]
     spread = had + max(had - 1, 0) * inner
-    made = np.full((*x.shape[:dim], spread, *x.shape[dim + 1 :]), value, x.dtype)
-    made[(slice(None),) * dim + (slice(None, None, inner + 1),)] = x
+    result = np.full((*x.shape[:dim], spread, *x.shape[dim + 1 :]), value, x.dtype)
+    result[(slice(None),) * dim + (slice(None, None, inner + 1),)] = x
     more = [(0, 0)] * x.ndim
     more[dim] = (max(low, 0), max(high, 0))
-    made = np.pad(
-        made, more, constant_values=np.asarray(value, x.dtype).item() if x.dtype != np.longdouble else value
+    result = np.pad(
+        result, more, constant_values=np.asarray(value, x.dtype).item() if x.dtype != np.longdouble else value
     )
-    return made[(slice(None),) * dim + (slice(max(-low, 0), made.shape[dim] - max(-high, 0)),)]
+    return result[(slice(None),) * dim + (slice(max(-low, 0), result.shape[dim] - max(-high, 0)),)]
 
 
 def iota(instruction: Instruction, dtype: np.dtype[Any]) -> Array:
@@ -101,7 +100,7 @@ def gather(x: Array, indices: Array, instruction: Instruction) -> Array:
     starts = _with_index_dim(indices, vector_dim)
     batch = starts.shape[:-1]
     kept = [size for dim, size in enumerate(sizes) if dim not in collapsed and dim not in batching]
-    made = np.empty((*batch, *kept), x.dtype)
+    result = np.empty((*batch, *kept), x.dtype)
     places = _batch_places(of_indices, vector_dim)
     for at in np.ndindex(*batch):
         start = [0] * x.ndim
@@ -110,10 +109,10 @@ def gather(x: Array, indices: Array, instruction: Instruction) -> Array:
         for dim, place in zip(batching, places, strict=True):
             start[dim] = at[place]
         block = x[tuple(slice(first, first + size) for first, size in zip(start, sizes, strict=True))]
-        made[at] = block.reshape(kept)
-    rank = made.ndim
+        result[at] = block.reshape(kept)
+    rank = result.ndim
     batch_dims = [dim for dim in range(rank) if dim not in offset_dims]
-    return made.transpose(np.argsort([*batch_dims, *offset_dims]))
+    return result.transpose(np.argsort([*batch_dims, *offset_dims]))
 
 
 def _batch_places(of_indices: Sequence[int], vector_dim: int) -> list[int]:

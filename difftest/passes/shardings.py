@@ -3,15 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from difftest.passes.arrays import Each, NotEvaluatedError
-from difftest.passes.hlo import HloModule, Instruction, Shape, UnreadableError, split
-
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array, Each, NotEvaluatedError
+from difftest.passes.hlo import HloModule, Instruction, Shape, UnreadableError
+from difftest.passes.hlo_text import split
 
 _TILED = re.compile(
     r"devices=\[(?P<tiles>[\d,]+)\](?:<=\[(?P<dims>[\d,]+)\](?:T\((?P<order>[\d,]+)\))?|(?P<listed>[\d,]+))"
@@ -120,31 +117,31 @@ def arguments_of(
     module: HloModule, whole: Sequence[Array], shardings: Sequence[HloSharding]
 ) -> list[list[Array]]:
     """The arguments of each device: whole arrays, or the parts of which the entry's parameters are."""
-    made = list[list[Array]]()
+    pieces = list[list[Array]]()
     for parameter, array, sharding in zip(module.entry.parameters, whole, shardings, strict=True):
         devices = module.partitions * module.replicas
         if parameter.shape.dims == array.shape:
-            made.append([array] * devices)
+            pieces.append([array] * devices)
         else:
-            made.append(sharding.cut(array, module.partitions) * module.replicas)
-        if any(part.shape != parameter.shape.dims for part in made[-1]):
+            pieces.append(sharding.cut(array, module.partitions) * module.replicas)
+        if any(part.shape != parameter.shape.dims for part in pieces[-1]):
             msg = f"how the parameter {parameter.name} is sharded is not known"
             raise NotEvaluatedError(msg)
-    return made
+    return pieces
 
 
 def results_of(
-    module: HloModule, made: Each, shapes: Sequence[Shape], shardings: Sequence[HloSharding]
+    module: HloModule, evaluated: Each, shapes: Sequence[Shape], shardings: Sequence[HloSharding]
 ) -> list[list[Array]]:
     """The whole arrays of each result, once for every copy that a device holds."""
     root = module.entry.result.shape
-    per_device = [value if isinstance(value, tuple) else (value,) for value in made]
+    per_device = [value if isinstance(value, tuple) else (value,) for value in evaluated]
     parts = root.parts or (root,)
-    found = list[list[Array]]()
+    results = list[list[Array]]()
     for at, (part, shape, sharding) in enumerate(zip(parts, shapes, shardings, strict=True)):
         values = [value[at] for value in per_device]
-        found.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
-    return found
+        results.append(values if part.dims == shape.dims else sharding.joined(values, shape.dims))
+    return results
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.passes.evaluate import Machine
-from difftest.passes.guilty import EntryLayout, ModuleRun, Verdict
-from difftest.passes.hlo import Computation, HloModule, Instruction, written
+from difftest.passes.guilty import EntryLayout, Verdict
+from difftest.passes.hlo import Computation, HloModule, Instruction
+from difftest.passes.hlo_text import written
+from difftest.passes.module_runs import ModuleRun
 from difftest.passes.shardings import arguments_of
-
-Array: TypeAlias = NDArray[Any]
 
 OF_SEVERAL = (
     *("partition-id", "replica-id", "all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
@@ -52,11 +51,11 @@ class Candidate:
             if instruction.name in self.cut or instruction.opcode == "parameter"
         ]
         numbers = {instruction.name: number for number, instruction in enumerate(given)}
-        made = tuple(
+        instructions = tuple(
             _parameter(instruction, numbers[instruction.name]) if instruction.name in numbers else instruction
             for instruction in needed
         )
-        return Computation("smallest", made, self.root)
+        return Computation("smallest", instructions, self.root)
 
     @cached_property
     def size(self) -> int:
@@ -78,7 +77,7 @@ class Candidate:
         inside = [
             instruction
             for instruction in self.entry.instructions
-            if instruction.opcode not in LEAVES and _is_array(instruction)
+            if instruction.opcode not in LEAVES and instruction.shape.type not in ("tuple", "token")
         ]
         others = [instruction.name for instruction in inside if instruction.name != self.root]
         roots = [replace(self, root=name) for name in others]
@@ -97,13 +96,14 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     if verdict.before is None or verdict.call is None:
         return ()
     module, layout = verdict.before.module, EntryLayout().at(verdict.before)
-    held = arguments_of(module, verdict.call.arguments, layout.inputs)
+    pieces = arguments_of(module, verdict.call.arguments, layout.inputs)
     with np.errstate(all="ignore"):
-        values = Machine(module, wide=False).values(module.entry, held)
+        values = Machine(module, wide=False).values(module.entry, pieces)
     shared = frozenset(
         instruction.name for instruction in module.entry.instructions if instruction.opcode in OF_SEVERAL
     )
-    if not shared and all(map(_is_whole, module.entry.parameters, verdict.call.arguments)):
+    arguments = zip(module.entry.parameters, verdict.call.arguments, strict=False)
+    if not shared and all(parameter.shape.dims == array.shape for parameter, array in arguments):
         return (Candidate(module, module.entry.root, shared, _on(values, 0), module.partitions),)
     by_name, root = module.entry.by_name, module.entry.root
     while root in shared and by_name[root].operands:
@@ -114,10 +114,6 @@ def first_candidates(verdict: Verdict) -> tuple[Candidate, ...]:
     )
 
 
-def _is_whole(parameter: Instruction, array: Array) -> bool:
-    return parameter.shape.dims == array.shape
-
-
 def _on(values: Mapping[str, Sequence[Any]], device: int) -> dict[str, Any]:
     return {name: each[device] for name, each in values.items()}
 
@@ -125,7 +121,3 @@ def _on(values: Mapping[str, Sequence[Any]], device: int) -> dict[str, Any]:
 def _parameter(instruction: Instruction, number: int) -> Instruction:
     kept = {key: value for key, value in instruction.attributes.items() if key == "sharding"}
     return Instruction(instruction.name, instruction.shape, "parameter", (), kept, str(number))
-
-
-def _is_array(instruction: Instruction) -> bool:
-    return instruction.shape.type not in ("tuple", "token")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from difftest.passes.hlo import HloModule, parse
+from difftest.passes.hlo import HloModule
+from difftest.passes.hlo_text import parse
 from difftest.passes.shardings import HloSharding, shardings_of
 from difftest.records import read_limits
 
@@ -108,7 +109,7 @@ RUNNING = re.compile(r"hlo_pass_pipeline\.cc:\d+\]\s+(?:\S+ )?HLO pass (?P<name>
 
 def announced(log: str) -> str:
     """The pass that XLA's log announced last; empty where it announced none."""
-    names = [found["name"] for found in RUNNING.finditer(log)]
+    names = [match["name"] for match in RUNNING.finditer(log)]
     return names[-1] if names else ""
 
 

@@ -1,62 +1,32 @@
 """Instructions of all devices: calls of other computations, and collectives."""
 
-# ruff: noqa: ARG001  what evaluates an instruction has the parameters of all others
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from difftest.passes import movement
-from difftest.passes.arrays import Each, NotEvaluatedError
-from difftest.passes.hlo import Computation, HloModule, Instruction, Shape
-
-Array: TypeAlias = NDArray[Any]
+from difftest.passes.arrays import Array, Each, NotEvaluatedError
+from difftest.passes.evaluator import Evaluator
+from difftest.passes.hlo import Instruction
 
 MOST_STEPS = 20_000
 """The most iterations of a loop; a longer one is refused."""
 
-
-class Evaluator(Protocol):
-    """What evaluates the other computations of a module: `difftest.passes.evaluate.Machine`."""
-
-    @property
-    def module(self) -> HloModule:
-        """The module."""
-
-    @property
-    def steps(self) -> list[int]:
-        """How many iterations its loops have had, in one place for all that evaluate it."""
-
-    @property
-    def devices(self) -> int:
-        """How many there are."""
-
-    def run(self, computation: Computation, arguments: Sequence[Each]) -> Each:
-        """The result for each device."""
-
-    def held(self, array: Any, shape: Shape) -> Array:  # noqa: ANN401  what numpy makes
-        """An array as an array of this shape's type holds it."""
-
-    def scalars(self, name: str, arrays: Sequence[Array]) -> Any:  # noqa: ANN401  an array, or a tuple
-        """The computation of scalars applied to every element of arrays."""
-
-
 Together: TypeAlias = Callable[[Evaluator, Instruction, Sequence[Each]], Each]
 
 
-def _called(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return machine.run(machine.module.computations[instruction.called()[0]], given)
+def _called(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
+    return machine.run(machine.module.computations[instruction.called()[0]], operands)
 
 
-def _while(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _while(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     """A loop; a device whose condition is false keeps what it holds while others go on."""
     condition, body = (
         machine.module.computations[instruction.attributes[key]] for key in ("condition", "body")
     )
-    state = list(given[0])
+    state = list(operands[0])
     while True:
         goes_on = [bool(flag) for flag in machine.run(condition, [state])]
         if not any(goes_on):
@@ -69,25 +39,17 @@ def _while(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) 
         state = [new if flag else old for new, old, flag in zip(after, state, goes_on, strict=True)]
 
 
-def _conditional(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _conditional(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     names = instruction.called()
-    indices = [int(index) for index in given[0]]
+    indices = [int(index) for index in operands[0]]
     if "true_computation" in instruction.attributes:
         indices = [1 - index for index in indices]
     indices = [index if 0 <= index < len(names) else len(names) - 1 for index in indices]
-    made = {
-        index: machine.run(machine.module.computations[names[index]], [given[1 + index]])
+    results = {
+        index: machine.run(machine.module.computations[names[index]], [operands[1 + index]])
         for index in set(indices)
     }
-    return [made[index][device] for device, index in enumerate(indices)]
-
-
-def _partition_id(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return [np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)]
-
-
-def _replica_id(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return [np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)]
+    return [results[index][device] for device, index in enumerate(indices)]
 
 
 _OF_PARTITIONS = ("all-to-all", "collective-broadcast")
@@ -115,17 +77,17 @@ def _groups(machine: Evaluator, instruction: Instruction) -> list[list[int]]:
 def _collective(
     machine: Evaluator,
     instruction: Instruction,
-    given: Sequence[Each],
+    operands: Sequence[Each],
     work: Callable[[list[Array]], list[Array]],
 ) -> Each:
     """What `work` makes of each operand of a group's members, member by member."""
-    made: list[list[Any]] = [[None] * machine.devices for _ in given]
+    results: list[list[Any]] = [[None] * machine.devices for _ in operands]
     for group in _groups(machine, instruction):
-        for which, each in enumerate(given):
+        for which, each in enumerate(operands):
             for device, value in zip(group, work([each[device] for device in group]), strict=True):
-                made[which][device] = value
+                results[which][device] = value
     shapes = instruction.shape.parts or (instruction.shape,)
-    held = [[machine.held(v, shape) for v in values] for values, shape in zip(made, shapes, strict=True)]
+    held = [[machine.held(v, shape) for v in values] for values, shape in zip(results, shapes, strict=True)]
     return (
         held[0]
         if instruction.shape.type != "tuple"
@@ -138,32 +100,32 @@ def _total(machine: Evaluator, instruction: Instruction, parts: list[Array]) -> 
     return functools.reduce(lambda x, y: np.asarray(machine.scalars(name, [x, y])), parts)
 
 
-def _all_reduce(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _all_reduce(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     def work(parts: list[Array]) -> list[Array]:
         return [_total(machine, instruction, parts)] * len(parts)
 
-    return _collective(machine, instruction, given, work)
+    return _collective(machine, instruction, operands, work)
 
 
-def _reduce_scatter(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _reduce_scatter(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     dim = instruction.numbers("dimensions")[0]
 
     def work(parts: list[Array]) -> list[Array]:
         return list(np.split(_total(machine, instruction, parts), len(parts), dim))
 
-    return _collective(machine, instruction, given, work)
+    return _collective(machine, instruction, operands, work)
 
 
-def _all_gather(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _all_gather(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     dim = instruction.numbers("dimensions")[0]
 
     def work(parts: list[Array]) -> list[Array]:
         return [np.concatenate(parts, dim)] * len(parts)
 
-    return _collective(machine, instruction, given, work)
+    return _collective(machine, instruction, operands, work)
 
 
-def _all_to_all(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _all_to_all(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     dims = instruction.numbers("dimensions")
     if dims:
 
@@ -171,27 +133,23 @@ def _all_to_all(machine: Evaluator, instruction: Instruction, given: Sequence[Ea
             pieces = [np.split(part, len(parts), dims[0]) for part in parts]
             return [np.concatenate([piece[at] for piece in pieces], dims[0]) for at in range(len(parts))]
 
-        return _collective(machine, instruction, given, work)
-    made: list[Any] = [None] * machine.devices
+        return _collective(machine, instruction, operands, work)
+    results: list[Any] = [None] * machine.devices
     for group in _groups(machine, instruction):
         for at, device in enumerate(group):
-            made[device] = tuple(given[at][other] for other in group)
-    return made
+            results[device] = tuple(operands[at][other] for other in group)
+    return results
 
 
-def _collective_permute(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
+def _collective_permute(machine: Evaluator, instruction: Instruction, operands: Sequence[Each]) -> Each:
     pairs = instruction.numbers("source_target_pairs")
     across = "channel_id" in instruction.attributes
-    made = [np.zeros_like(value) for value in given[0]]
+    results = [np.zeros_like(value) for value in operands[0]]
     for source, target in zip(pairs[::2], pairs[1::2], strict=True):
         for other in range(1 if across else machine.module.partitions):
             step = 1 if across else machine.module.partitions
-            made[target * step + other] = given[0][source * step + other]
-    return list(made)
-
-
-def _collective_broadcast(machine: Evaluator, instruction: Instruction, given: Sequence[Each]) -> Each:
-    return _collective(machine, instruction, given, lambda parts: [parts[0]] * len(parts))
+            results[target * step + other] = operands[0][source * step + other]
+    return list(results)
 
 
 TOGETHER: Mapping[str, Together] = {
@@ -199,12 +157,18 @@ TOGETHER: Mapping[str, Together] = {
     "fusion": _called,
     "while": _while,
     "conditional": _conditional,
-    "partition-id": _partition_id,
-    "replica-id": _replica_id,
+    "partition-id": lambda machine, *_: [
+        np.asarray(device % machine.module.partitions, np.uint32) for device in range(machine.devices)
+    ],
+    "replica-id": lambda machine, *_: [
+        np.asarray(device // machine.module.partitions, np.uint32) for device in range(machine.devices)
+    ],
     "all-reduce": _all_reduce,
     "reduce-scatter": _reduce_scatter,
     "all-gather": _all_gather,
     "all-to-all": _all_to_all,
     "collective-permute": _collective_permute,
-    "collective-broadcast": _collective_broadcast,
+    "collective-broadcast": lambda machine, op, operands: _collective(
+        machine, op, operands, lambda parts: [parts[0]] * len(parts)
+    ),
 }

@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from difftest.passes.arrays import Array
 from difftest.passes.hlo import Instruction
 from difftest.passes.movement import padded
-
-Array: TypeAlias = NDArray[Any]
 
 
 def dot(x: Array, y: Array, instruction: Instruction) -> Array:
@@ -75,9 +73,9 @@ def _dims(text: str) -> tuple[int, ...]:
 
 def convolution(x: Array, kernel: Array, instruction: Instruction) -> Array:
     """A convolution, of groups of features or of the batch."""
-    given, of_kernel, made = re.split(r"_|->", instruction.attributes["dim_labels"])
-    digits = sorted(label for label in given if label.isdigit())
-    x = x.transpose([given.index(label) for label in ("b", "f", *digits)])
+    of_input, of_kernel, of_output = re.split(r"_|->", instruction.attributes["dim_labels"])
+    digits = sorted(label for label in of_input if label.isdigit())
+    x = x.transpose([of_input.index(label) for label in ("b", "f", *digits)])
     kernel = kernel.transpose([of_kernel.index(label) for label in ("o", "i", *digits)])
     window = window_of(instruction)
     flips = tuple(slice(None, None, -1 if flag else None) for flag in window.reversed)
@@ -92,7 +90,7 @@ def convolution(x: Array, kernel: Array, instruction: Instruction) -> Array:
         views = window.views(part, 0, 2)
         parts.append(np.einsum(views, [0, 1, *places, *axes], weights, [2, 1, *axes], [0, 2, *places]))
     result = np.concatenate(parts, 1)
-    return result.transpose([["b", "f", *digits].index(label) for label in made])
+    return result.transpose([["b", "f", *digits].index(label) for label in of_output])
 
 
 Fold: TypeAlias = Callable[[list[Array], list[Array], tuple[int, ...]], list[Array]]
@@ -117,7 +115,7 @@ def select_and_scatter(  # noqa: PLR0913, PLR0917  HLO's operands
 ) -> Array:
     """`source` added to the element of each window of `x` that is selected."""
     window = window_of(instruction)
-    made = np.full(x.shape, initial, source.dtype)
+    result = np.full(x.shape, initial, source.dtype)
     for at in np.ndindex(*source.shape):
         best: tuple[int, ...] | None = None
         for inside in np.ndindex(*window.size):
@@ -132,5 +130,5 @@ def select_and_scatter(  # noqa: PLR0913, PLR0917  HLO's operands
                 continue
             best = place
         if best is not None:
-            made[best] = adds(made[best], source[at])
-    return made
+            result[best] = adds(result[best], source[at])
+    return result

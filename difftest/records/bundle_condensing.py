@@ -51,10 +51,10 @@ def _condensed(root: Path, case: Case, runs: Sequence[RunLine], oracle: str) -> 
         for run in runs
         if run.number in traced and run.backend != oracle
     }
-    made = condensed(case, [traced[number] for number in numbers], others)
-    if made is None:
+    smaller = condensed(case, [traced[number] for number in numbers], others)
+    if smaller is None:
         return {}
-    kept = dict(zip(numbers, made[0], strict=True)) | made[1]
+    kept = dict(zip(numbers, smaller[0], strict=True)) | smaller[1]
     lines = {}
     for run in runs:
         if run.number in kept:

@@ -105,8 +105,8 @@ def absent(root: Path) -> Iterator[Absent]:
             msg = f"{file}, line {number}: {error}"
             raise UsageError(msg) from error
         if not _ID.fullmatch(line_of.case) or not _NAME.fullmatch(line_of.backend) or line_of.index < 0:
-            given = f"case {line_of.case!r}, backend {line_of.backend!r}, index {line_of.index}"
-            msg = f"{file}, line {number}: {given}; allowed: a case's id, a backend's name, indices from 0"
+            named = f"case {line_of.case!r}, backend {line_of.backend!r}, index {line_of.index}"
+            msg = f"{file}, line {number}: {named}; allowed: a case's id, a backend's name, indices from 0"
             raise UsageError(msg)
         yield line_of
 
@@ -118,16 +118,16 @@ def _run(line: bytes, where: str) -> RunLine:
         msg = f"{where}: {error}"
         raise UsageError(msg) from error
     if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0 or run.index < EVIDENCE:
-        given = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
+        named = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
         allowed = f"schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
-        msg = f"{where}: {given}; allowed: {allowed}"
+        msg = f"{where}: {named}; allowed: {allowed}"
         raise UsageError(msg)
     names = (run.backend, run.side, *filter(None, [run.framework]))
     if not all(map(_NAME.fullmatch, names)) or not set(run.digests) <= _FILES:
-        given = (
+        named = (
             f"backend {run.backend!r}, side {run.side!r}, framework {run.framework!r}, "
             f"files {sorted(run.digests)}"
         )
-        msg = f"{where}: {given}; allowed: names of a-z, 0-9 and _, files json and npz"
+        msg = f"{where}: {named}; allowed: names of a-z, 0-9 and _, files json and npz"
         raise UsageError(msg)
     return run

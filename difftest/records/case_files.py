@@ -7,7 +7,7 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.ground.errors import DamagedError, UsageError
 from difftest.records import read_limits
-from difftest.records.disk import replace_file
+from difftest.records.disk import cannot_read, replace_file
 
 
 def read_case(file: Path) -> Case:
@@ -21,8 +21,7 @@ def read_case(file: Path) -> Case:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise DamagedError(msg) from error
     except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise cannot_read(file, error) from error
     except UsageError as error:
         msg = f"{file}: {error}"
         raise type(error)(msg) from error

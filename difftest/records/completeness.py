@@ -161,9 +161,9 @@ def _of_few(subject: str, backend: str, counts: Counts, limits: Limits, path: st
     lost, refused, requested = counts.lost.total(), counts.not_run.total(), counts.requested
     unsupported, inconclusive = counts.unsupported.total(), counts.inconclusive.total()
     if is_more_than(lost, requested, 1.0 - limits.least_compared):
-        made = f"{requested - lost} of {requested} comparisons were made"
+        few = f"{requested - lost} of {requested} comparisons were made"
         limit = f"--least-compared is {limits.least_compared:g}"
-        return f"{subject}: {made}, {limit}; {why(counts)}. {ADVICE}"
+        return f"{subject}: {few}, {limit}; {why(counts)}. {ADVICE}"
     if limits.least_compared and refused > 1 and is_more_than(refused, requested, MOST_REFUSED):
         unusual = f"{refused} of {requested} comparisons were refused in the run, which is not usual"
         return f"{subject}: {unusual}; {why(counts)}. {REFUSES}"

@@ -57,13 +57,15 @@ def concluded(
 ) -> Conclusion:
     """The conclusion by some limits, by default the usual ones. `more` has further reasons for too little."""
     usual = [*shortfalls(comparisons, UsualLimits(), never_worked), *doubts(comparisons), *more]
-    given = [*shortfalls(comparisons, limits, never_worked), *doubts(comparisons), *more] if limits else usual
-    opening = _opening(comparisons, [*given, *usual])
-    if opening == NOTHING and not given:
-        given = usual  # no limit makes nothing enough
+    reasons = (
+        [*shortfalls(comparisons, limits, never_worked), *doubts(comparisons), *more] if limits else usual
+    )
+    opening = _opening(comparisons, [*reasons, *usual])
+    if opening == NOTHING and not reasons:
+        reasons = usual  # no limit makes nothing enough
     return Conclusion(
         opening=opening,
-        incomplete=tuple(given),
+        incomplete=tuple(reasons),
         excused=tuple(excused(comparisons, never_worked)),
         unusual=unusual,
     )

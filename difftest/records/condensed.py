@@ -265,9 +265,11 @@ def _restored(case: Case, tensor: Sharded, truth: Sharded | None, noise: Sharded
 def _same_zeros(run: Trace, restored: Trace) -> bool:
     """Whether zeros and their signs are where they were."""
     return all(
-        np.array_equal(piece == 0, made[key].pieces[rank] == 0)
-        and np.array_equal(np.signbit(piece[piece == 0]), np.signbit(made[key].pieces[rank][piece == 0]))
-        for step, made in zip(run.steps, restored.steps, strict=True)
+        np.array_equal(piece == 0, restored_step[key].pieces[rank] == 0)
+        and np.array_equal(
+            np.signbit(piece[piece == 0]), np.signbit(restored_step[key].pieces[rank][piece == 0])
+        )
+        for step, restored_step in zip(run.steps, restored.steps, strict=True)
         for key, tensor in step.items()
         for rank, piece in tensor.pieces.items()
     )

@@ -25,6 +25,7 @@ from difftest.records import index, read_limits
 from difftest.records.case_files import read_case, write_case
 from difftest.records.disk import (
     append,
+    cannot_read,
     cannot_write,
     open_plain,
     refuse_link,
@@ -117,8 +118,7 @@ class Corpus:
             msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {there}"
             raise UsageError(msg) from error
         except OSError as error:
-            msg = f"cannot read {str(file)!r}: {error.strerror}"
-            raise UsageError(msg) from error
+            raise cannot_read(file, error) from error
         except UsageError as error:
             msg = f"{file}: {error}"
             raise type(error)(msg) from error

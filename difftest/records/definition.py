@@ -19,7 +19,7 @@ DIGEST_LENGTH = 8
 _SEED = re.compile(r"seed(\d+)-")
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """What defines a campaign of generated cases: equal definitions give equal cases, run in the same way.
 
     The number of cases, and how many run at a time, are not part of it: more cases continue the same

@@ -44,8 +44,7 @@ def lines_that_fit(file: Path, start: int = 0) -> Iterator[tuple[bytes, bool, in
                     end += len(rest)
                     yield line, False, end
     except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise cannot_read(file, error) from error
 
 
 def whole_lines(file: Path) -> Iterator[bytes]:
@@ -202,6 +201,11 @@ def writing(file: Path) -> Iterator[None]:
     except OSError as error:
         msg = f"cannot write {str(file)!r}: {error.strerror}"
         raise InfrastructureError(msg) from error
+
+
+def cannot_read(file: Path, error: OSError) -> UsageError:
+    """What to raise for `error`."""
+    return UsageError(f"cannot read {str(file)!r}: {error.strerror}")
 
 
 def cannot_write(place: str, error: OSError, allowed: str) -> InfrastructureError | UsageError:

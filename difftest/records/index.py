@@ -64,7 +64,9 @@ class FilePart:
                 return Columns.from_file(opened, names)
             with suppress(OSError):
                 self.index.unlink(missing_ok=True)  # it is made again by whoever reads the lines next
-        return _columns(self.lines or _read(self.file, self.start, 1, self.end), self.start)
+        lines = self.lines or _read(self.file, self.start, 1, self.end)
+        readable = [(line.run, line.end - self.start) for line in lines if isinstance(line.run, Observation)]
+        return Columns.of([run for run, _ in readable], [end for _, end in readable])
 
 
 def parts(file: Path) -> Iterator[FilePart]:
@@ -126,11 +128,6 @@ def _read(file: Path, start: int, number: int, end: int) -> Iterator[Line]:
         if line.end > end:
             return
         yield line
-
-
-def _columns(lines: Collection[Line] | Iterator[Line], start: int) -> Columns:
-    readable = [(line.run, line.end - start) for line in lines if isinstance(line.run, Observation)]
-    return Columns.of([run for run, _ in readable], [end for _, end in readable])
 
 
 @dataclass(slots=True)
@@ -211,8 +208,8 @@ def _key(file: Path) -> str:
     """
     with suppress(OSError):
         lock = file.with_name(f".{file.stem}.lock").lstat()
-        made = (VERSION, NAMES, lock.st_ino, lock.st_ctime_ns)
-        return hashlib.sha256(msgspec.json.encode(made)).hexdigest()[:32]
+        parts = (VERSION, NAMES, lock.st_ino, lock.st_ctime_ns)
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
     return ""
 
 

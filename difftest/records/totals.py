@@ -157,11 +157,14 @@ def _total(what: str, most: AbstractSet[str], reached: Mapping[str, frozenset[st
 def cuts(coverage: Coverage) -> Iterator[Cut]:
     """A row for each side and dtype."""
     cells = {what: set(coverage.cells[what]) for what in DISPATCHED}
-    for side, dtype in sorted({(cell.side, cell.dtype) for held in cells.values() for cell in held}):
-        own = {what: [c for c in held if (c.side, c.dtype) == (side, dtype)] for what, held in cells.items()}
+    for side, dtype in sorted({(cell.side, cell.dtype) for of_side in cells.values() for cell in of_side}):
+        own = {
+            what: [c for c in of_side if (c.side, c.dtype) == (side, dtype)]
+            for what, of_side in cells.items()
+        }
         forward = {kind: len({c.operator for c in own["forward"] if c.evenness == kind}) for kind in ORDER}
         backward = len({cell.operator for cell in own["backward"]})
-        regimes = {cell.regime for held in own.values() for cell in held}
+        regimes = {cell.regime for of_side in own.values() for cell in of_side}
         yield Cut(side=side, dtype=dtype, **forward, backward=backward, regimes=tuple(sorted(regimes)))
 
 

@@ -197,10 +197,10 @@ def _arrays(file: Path) -> Arrays:
     """
     with zipfile.ZipFile(file) as packed:
         entries = packed.infolist()
-        held, unpacked = file.stat().st_size, sum(entry.file_size for entry in entries)
-        if unpacked > held or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        size, unpacked = file.stat().st_size, sum(entry.file_size for entry in entries)
+        if unpacked > size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             msg = (
-                f"{file.name} has {held} bytes and unpacks to {unpacked}; its entries must not be compressed"
+                f"{file.name} has {size} bytes and unpacks to {unpacked}; its entries must not be compressed"
             )
             raise ValueError(msg)
         if unpacked > MOST_BYTES:

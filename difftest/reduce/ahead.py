@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 from difftest.cases.case import Case
-from difftest.reduce.journal import Journal
+from difftest.reduce.journal import ReductionJournal
 
 Shows: TypeAlias = Callable[[Case], bool]
 """Whether a case still shows the fault, by running it; called from several threads."""
@@ -35,7 +35,9 @@ class _EnoughError(Exception):
 class Ahead:
     """Runs the cases of a search, up to `parallel` at a time and `budget` in all; `spent` were run."""
 
-    def __init__(self, shows: Shows, journal: Journal, pool: Executor, parallel: int, budget: int) -> None:
+    def __init__(
+        self, shows: Shows, journal: ReductionJournal, pool: Executor, parallel: int, budget: int
+    ) -> None:
         self._shows, self._journal, self._pool = shows, journal, pool
         self._parallel, self._budget = parallel, budget
         self._running = dict[Future[bool], str]()

@@ -27,10 +27,10 @@ MANY = 4
 def tried(words: str, make: Callable[[], Case]) -> Iterator[Candidate]:
     """The result of `make`, unless it is no valid case."""
     try:
-        made = make()
+        case = make()
     except ValueError:
         return
-    yield words, made
+    yield words, case
 
 
 def by_parts(parts: Sequence[tuple[str, T]], without: Callable[[Sequence[T]], Case]) -> Iterator[Candidate]:

@@ -21,7 +21,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     shows: bool
 
 
-class Journal:
+class ReductionJournal:
     """Results by case id, kept in `file` if one is given.
 
     A damaged file is renamed, and the reduction starts anew: `damage` says why, and where the file is now.

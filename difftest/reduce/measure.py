@@ -6,9 +6,11 @@ less more than any number of options, and so on.
 
 from collections.abc import Iterable, Iterator
 
-from difftest.cases.case import Case, uneven_cuts
+from difftest.cases.case import Case
+from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layout import Shard
+from difftest.cases.resets import option_changes
 from difftest.reduce.candidate import Candidate
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "own")
@@ -43,7 +45,7 @@ def _counts(case: Case) -> Iterator[int]:
     yield case.training.steps
     layers = [layer for _, layer in walk(case.model.layers)]
     yield sum(layer.complexity for layer in layers)
-    options = sum(1 for _ in case.option_changes())
+    options = sum(1 for _ in option_changes(case))
     stages = case.staged.stages + case.staged.microbatches if case.staged else 0
     yield sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options + stages
     yield sum(

@@ -16,7 +16,7 @@ from itertools import chain
 from difftest.cases.case import Case
 from difftest.reduce.ahead import Ahead, Ask, Shows
 from difftest.reduce.candidate import Candidate, Simplification
-from difftest.reduce.journal import Journal
+from difftest.reduce.journal import ReductionJournal
 from difftest.reduce.measure import is_less, measure
 from difftest.reduce.simplifications import simplifications
 
@@ -48,7 +48,7 @@ def reduce(  # noqa: PLR0913  everything but the first two has a default
     possible: Callable[[Case], bool] = lambda _case: True,
     budget: int = BUDGET,
     parallel: int = 1,
-    journal: Journal | None = None,
+    journal: ReductionJournal | None = None,
     moves: Sequence[Simplification] | None = None,
 ) -> Reduced | None:
     """The simplest case that still `shows` what `case` does; None if `case` does not.
@@ -56,7 +56,7 @@ def reduce(  # noqa: PLR0913  everything but the first two has a default
     Cases that are not `possible` (the backend cannot express them) are not run and prove nothing. Up to
     `parallel` run at a time. An exception from `shows` ends the reduction; a journal allows to continue it.
     """
-    journal = journal or Journal()
+    journal = journal or ReductionJournal()
     search = _Search(case, tuple(moves or simplifications()), possible)
     with ThreadPoolExecutor(parallel) as pool:
         ahead = Ahead(shows, journal, pool, parallel, budget)
@@ -93,7 +93,7 @@ class _Search:
             self._leap(self._moves[1:])
             self._settle()
 
-    def conditions(self, journal: Journal) -> tuple[str, ...]:
+    def conditions(self, journal: ReductionJournal) -> tuple[str, ...]:
         """The words of all candidates that were tried from the best case and lost the fault."""
         steps = chain.from_iterable(self._steps(move, self.best) for move in self._moves)
         return tuple(dict.fromkeys(words for words, case in steps if words and journal.get(case.id) is False))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from difftest.ground.errors import UsageError
-from difftest.runs.read import Key, RecordedRun, Whole
+from difftest.runs.read import Key, RecordedRun, WholeTensor
 
 WRAPPERS = re.compile(
     r"(?:^|(?<=\.))(?:_orig_mod|module|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?:\.|$)"
@@ -73,8 +73,12 @@ def _shapes(run: RecordedRun) -> dict[str, tuple[int, ...]]:
 
 
 def pairs(
-    first: Mapping[Key, Whole], second: Mapping[Key, Whole], names: Mapping[str, str], *, exact: bool
-) -> tuple[list[tuple[Key, Whole, Whole]], list[Key]]:
+    first: Mapping[Key, WholeTensor],
+    second: Mapping[Key, WholeTensor],
+    names: Mapping[str, str],
+    *,
+    exact: bool,
+) -> tuple[list[tuple[Key, WholeTensor, WholeTensor]], list[Key]]:
     """The tensors that both runs have, in the order of the first, and those that one has alone.
 
     `exact` names replace whole names; otherwise they are patterns and replace parents too.

@@ -72,9 +72,9 @@ def lines(comparison: CheckpointComparison) -> Iterator[str]:
     yield from _evidence(comparison)
 
 
-def _rest(given: Sequence[object]) -> Iterator[str]:
-    if len(given) > MOST_LINES:
-        yield f"  ... {len(given) - MOST_LINES:,} more"
+def _rest(values: Sequence[object]) -> Iterator[str]:
+    if len(values) > MOST_LINES:
+        yield f"  ... {len(values) - MOST_LINES:,} more"
 
 
 def _evidence(comparison: CheckpointComparison) -> Iterator[str]:

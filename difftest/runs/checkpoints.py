@@ -173,8 +173,8 @@ class _Pair:
         rates = [0.0]
         for checkpoint in (self.first, self.second):
             if any(_kind(name) == ADAM for name in checkpoint.tensors):
-                given = [text for name, text in checkpoint.values.items() if _kind(name) == "lr"]
-                rates += [float(text) for text in given if _is_number(text)]
+                texts = [text for name, text in checkpoint.values.items() if _kind(name) == "lr"]
+                rates += [float(text) for text in texts if _is_number(text)]
         return max(rates)
 
     def _alone(self) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], list[str]]:

@@ -87,7 +87,7 @@ class _Walk:
                 self._look(step)
             self._points.append(self._point(step))
         return RunComparison(
-            verdict=self._verdict(),
+            verdict=DIFFER if self._first else EQUAL if self._compared else UNDECIDED,
             names=(self._runs[0].name, self._runs[1].name),
             settings=self._settings,
             first=self._first,
@@ -102,11 +102,6 @@ class _Walk:
             points=tuple(self._points),
             notes=tuple(self._notes),
         )
-
-    def _verdict(self) -> str:
-        if self._first:
-            return DIFFER
-        return EQUAL if self._compared else UNDECIDED
 
     def _look(self, step: int) -> None:
         """Compares a step, up to where rounding alone has made the runs incomparable."""

@@ -16,7 +16,7 @@ import numpy as np
 from difftest.judge.noise import THRESHOLD
 from difftest.runs import layout
 from difftest.runs.align import pairs
-from difftest.runs.read import Key, RecordedRun, Whole
+from difftest.runs.read import Key, RecordedRun, WholeTensor
 
 EPSILON = {
     "float64": 2.0**-52,
@@ -81,8 +81,8 @@ class Off:
     """How far a tensor is off. `allowed` is the greatest difference that still is rounding."""
 
     key: Key
-    first: Whole
-    second: Whole
+    first: WholeTensor
+    second: WholeTensor
     difference: float
     noise: float
     allowed: float
@@ -117,7 +117,7 @@ class Distances:
     _worst: dict[str, float] = field(default_factory=dict)
     _updates: int = 1
     _last: int | None = None
-    _before: dict[Key, Whole] = field(default_factory=dict)
+    _before: dict[Key, WholeTensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.coarsest = _coarsest(self.first, self.second)
@@ -161,7 +161,7 @@ class Distances:
         sketch; one of the whole parameter is in all of them.
         """
         gradients = {off.key[1:]: off for off in offs if off.key[0] == layout.GRADIENT}
-        made = []
+        turned_offs = []
         for off in offs:
             gradient, before = gradients.get(off.key[1:]), self._before_update(off.key)
             if off.key[0] == layout.UPDATED and off.wrong and before and gradient and not gradient.wrong:
@@ -171,13 +171,13 @@ class Distances:
                     step = distance(before, off.first) / np.sqrt(elements)
                     noise = off.noise + TURNED * step * float(np.sqrt(np.ceil(turned))) / THRESHOLD
                     off = replace(off, noise=noise, allowed=THRESHOLD * noise)  # noqa: PLW2901
-            made.append(off)
-        return made
+            turned_offs.append(off)
+        return turned_offs
 
-    def _before_update(self, key: Key) -> Whole | None:
+    def _before_update(self, key: Key) -> WholeTensor | None:
         return self._before.get((layout.UPDATED, *key[1:])) or self._before.get((layout.START, *key[1:]))
 
-    def _skips(self, one: Whole, two: Whole) -> bool:
+    def _skips(self, one: WholeTensor, two: WholeTensor) -> bool:
         reason = ""
         if not (one.comparable and two.comparable):
             reason = "a rank does not know which elements it has"
@@ -190,10 +190,10 @@ class Distances:
         return bool(reason)
 
     def _samples(
-        self, step: int, mine: Mapping[Key, Whole], other: Mapping[Key, Whole]
-    ) -> list[tuple[Mapping[Key, Whole], Mapping[Key, Whole]]]:
+        self, step: int, mine: Mapping[Key, WholeTensor], other: Mapping[Key, WholeTensor]
+    ) -> list[tuple[Mapping[Key, WholeTensor], Mapping[Key, WholeTensor]]]:
         """Each repetition with the run that it repeats: the one to which it is nearer."""
-        chosen: list[tuple[Mapping[Key, Whole], Mapping[Key, Whole]]] = []
+        chosen: list[tuple[Mapping[Key, WholeTensor], Mapping[Key, WholeTensor]]] = []
         for run in self.noise:
             if step not in run.steps:
                 continue
@@ -204,8 +204,8 @@ class Distances:
     def _allowed(
         self,
         key: Key,
-        pair: tuple[Whole, Whole],
-        samples: Sequence[tuple[Mapping[Key, Whole], Mapping[Key, Whole]]],
+        pair: tuple[WholeTensor, WholeTensor],
+        samples: Sequence[tuple[Mapping[Key, WholeTensor], Mapping[Key, WholeTensor]]],
         typical: float,
     ) -> tuple[float, float]:
         """The noise of a tensor, and the greatest difference that is called rounding."""
@@ -247,7 +247,7 @@ def _coarsest(*runs: RecordedRun) -> str:
     return max((tensor.dtype for tensor in tensors), key=lambda dtype: EPSILON.get(dtype, 0.0), default="")
 
 
-def distance(one: Whole, two: Whole) -> float:
+def distance(one: WholeTensor, two: WholeTensor) -> float:
     """The norm of the difference of two tensors; infinite where only one is finite or holds other NaNs."""
     if not (one.finite and two.finite):
         same = np.array_equal(one.row[layout.NANS : layout.ELEMENTS], two.row[layout.NANS : layout.ELEMENTS])
@@ -261,12 +261,14 @@ def _buckets(off: Off) -> float:
     return float(squares.sum() ** 2 / max((squares**2).sum(), TINY))
 
 
-def _named(key: Key, two: Whole, base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> Key | None:
+def _named(
+    key: Key, two: WholeTensor, base: Mapping[Key, WholeTensor], repeated: Mapping[Key, WholeTensor]
+) -> Key | None:
     """The tensor's key in a repetition of either run, if it is there."""
     return next((name for name in (key, two.about.key) if name in base and name in repeated), None)
 
 
-def _typical(wholes: Iterable[Whole]) -> dict[str, float]:
+def _typical(wholes: Iterable[WholeTensor]) -> dict[str, float]:
     """The root mean square of the norms of each kind."""
     by_kind: dict[str, list[float]] = {}
     for whole in wholes:
@@ -274,7 +276,7 @@ def _typical(wholes: Iterable[Whole]) -> dict[str, float]:
     return {kind: float(np.sqrt(np.mean(np.square(norms)))) for kind, norms in by_kind.items()}
 
 
-def _apart(base: Mapping[Key, Whole], repeated: Mapping[Key, Whole]) -> float:
+def _apart(base: Mapping[Key, WholeTensor], repeated: Mapping[Key, WholeTensor]) -> float:
     """The median share of its norm by which a tensor of two runs is off; infinite without any."""
     shares = [
         distance(base[key], repeated[key]) / base[key].norm

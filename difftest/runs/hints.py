@@ -7,7 +7,7 @@ import numpy as np
 from difftest.runs import layout
 from difftest.runs.comparison import DATA, LOSS, Setting, WrongTensor
 from difftest.runs.distances import Off, distance
-from difftest.runs.read import RecordedRun, Whole
+from difftest.runs.read import RecordedRun, WholeTensor
 
 CLOSE = 0.02
 """A tensor is a multiple of another if this share of it at most is left."""
@@ -145,7 +145,7 @@ def _not_updated(
     ]
 
 
-def _before(run: RecordedRun, place: WrongTensor) -> Whole | None:
+def _before(run: RecordedRun, place: WrongTensor) -> WholeTensor | None:
     """The parameter ahead of the update, as it was recorded last."""
     earlier = [step for step in run.steps if step < place.step]
     if earlier:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from difftest.ground.errors import DamagedError, UsageError
-from difftest.records.disk import whole_lines
+from difftest.records.disk import cannot_read, whole_lines
 from difftest.runs import layout
 from difftest.runs.layout import (
     BUCKETS,
@@ -51,7 +51,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class WholeTensor:
     """A tensor put together. Its `shares` are by name; it is `comparable` if they add up."""
 
     about: Tensor
@@ -135,12 +135,12 @@ class RecordedRun:
             rank for rank in self.ranks if any(rank.steps[step].loss is not None for step in self.steps)
         )
 
-    def whole(self, step: int) -> dict[Key, Whole]:
+    def whole(self, step: int) -> dict[Key, WholeTensor]:
         """Every tensor of a step, in the order in which it was computed.
 
         Ranks are the stages of a pipeline in their order, so that the backward pass begins at the last.
         """
-        given: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
+        shares: dict[Key, list[tuple[int, Tensor, Floats]]] = {}
         by_rank: list[list[Key]] = []
         for rank in self.ranks:
             line = rank.steps[step]
@@ -148,12 +148,12 @@ class RecordedRun:
             by_rank.append([])
             for number, row in zip(line.tensors, rows, strict=True):
                 about = rank.tensors[number]
-                given.setdefault(about.key, []).append((rank.environment.rank, about, row))
+                shares.setdefault(about.key, []).append((rank.environment.rank, about, row))
                 by_rank[-1].append(about.key)
         backward = (layout.OUTPUT_GRADIENT, layout.GRADIENT)
         forward = [key for keys in by_rank for key in keys if key[0] not in backward]
         back = [key for keys in reversed(by_rank) for key in keys if key[0] in backward]
-        return {key: _whole(given[key]) for key in dict.fromkeys([*forward, *back])}
+        return {key: _whole(shares[key]) for key in dict.fromkeys([*forward, *back])}
 
     def digests(self, step: int) -> dict[str, tuple[int, int, int]]:
         """The digests of the inputs: over different ranks of the batch they add up."""
@@ -163,14 +163,14 @@ class RecordedRun:
                 by_name.setdefault(name, []).append(values)
         # Ranks along other axes than the batch's have the same samples, so each was counted as often.
         digests = {}
-        for name, given in by_name.items():
-            copies = max(1, len(given) // max(1, self.environment.data_ranks))
-            first, before, after = (sum(values) // copies % 2**64 for values in zip(*given, strict=True))
+        for name, tensors in by_name.items():
+            copies = max(1, len(tensors) // max(1, self.environment.data_ranks))
+            first, before, after = (sum(values) // copies % 2**64 for values in zip(*tensors, strict=True))
             digests[name] = (first, before, after)
         return digests
 
 
-def _whole(given: list[tuple[int, Tensor, Floats]]) -> Whole:
+def _whole(given: list[tuple[int, Tensor, Floats]]) -> WholeTensor:
     """A tensor from what the ranks have of it."""
     by_name: dict[str, list[tuple[int, Tensor, Floats]]] = {}
     for one in given:
@@ -184,7 +184,7 @@ def _whole(given: list[tuple[int, Tensor, Floats]]) -> Whole:
     rows = np.array([share.row for share in shares.values()])
     row = rows.sum(0)
     row[LEAST], row[GREATEST] = rows[:, LEAST].min(), rows[:, GREATEST].max()
-    return Whole(about=about, row=row, shares=shares, comparable=comparable)
+    return WholeTensor(about=about, row=row, shares=shares, comparable=comparable)
 
 
 def _share(copies: list[tuple[int, Tensor, Floats]]) -> Share:
@@ -270,5 +270,4 @@ def _matrix(file: Path) -> Floats:
         rows = file.stat().st_size // (8 * WIDTH)
         return np.memmap(file, "<f8", "r", shape=(rows, WIDTH)) if rows else np.empty((0, WIDTH))
     except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
+        raise cannot_read(file, error) from error

@@ -56,7 +56,7 @@ BLOCKS: tuple[Block, ...] = ()
 @st.composite
 def attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
     """Attention that the mesh can cut, with scores for at least one row on each data rank."""
-    unit, rows = size_of(mesh, TENSOR), mesh.world_size // size_of(mesh, TENSOR)
+    unit, rows = mesh.size(TENSOR), mesh.world_size // mesh.size(TENSOR)
     heads = draw(
         st.sampled_from(
             sorted({unit, 2 * unit if 2 * unit <= MOST_HEADS else unit, *((1, 3) if unit == 1 else ())})
@@ -123,16 +123,11 @@ def _with_key_heads(layer: Layer, mesh: Mesh) -> Layer:
         return layer.holding(tuple(_with_key_heads(inner, mesh) for inner in layer.held))
     if not isinstance(layer, FlashAttention):
         return layer
-    least = size_of(mesh, TENSOR)
+    least = mesh.size(TENSOR)
     possible = (
         least < layer.heads and layer.heads % least == 0 and least * layer.head_dim % mesh.world_size == 0
     )
     return msgspec.structs.replace(layer, kv_heads=least) if possible else layer
-
-
-def size_of(mesh: Mesh, axis: str) -> int:
-    """The size of an axis; 1 if the mesh has none of that name."""
-    return dict(mesh.axes).get(axis, 1)
 
 
 # the path `flash_attention` cuts the heads of all blocks or of none

@@ -72,8 +72,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def called(self, name: str, call: str, form: Form) -> Operator:
         """The call of the entry called `name`."""
         plain = {"operator": name, "call": call, "form": form, "operands": self.operands}
-        given: dict[str, Any] = plain | {"arguments": self.arguments, "options": self.options}
-        return Module(**given, made=self.made) if self.made else Operator(**given)
+        parts: dict[str, Any] = plain | {"arguments": self.arguments, "options": self.options}
+        return Module(**parts, made=self.made) if self.made else Operator(**parts)
 
 
 class OperatorEntry(
@@ -106,14 +106,11 @@ class OperatorEntry(
         Operands require gradients only where torch computes them: some operators raise in the backward pass.
         """
         operands = {
-            name: operand if sample.gradient else _fixed(operand) for name, operand in sample.operands.items()
+            name: operand if sample.gradient else msgspec.structs.replace(operand, gradient=False)
+            for name, operand in sample.operands.items()
         }
         plain = sample.called(self.name, self.calls[form], form)
         return msgspec.structs.replace(plain, operands=operands, rejects=rejects)
-
-
-def _fixed(operand: Operand) -> Operand:
-    return msgspec.structs.replace(operand, gradient=False)
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     least = min(2, max_world_size)
 
     def divides(mesh: Mesh) -> bool:
-        ranks = dict(mesh.axes)[AXIS]
+        ranks = mesh.size(AXIS)
         return ranks >= least and ranks & (ranks - 1) == 0
 
     choices = ((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)

@@ -51,15 +51,16 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """`ep` with at least two ranks, alone or with one or two axes."""
     places.require_several("experts", max_world_size)
     fitting = [
-        (weight, places.meshes(axes=axes, max_world_size=max_world_size).filter(_has_experts_apart))
+        (
+            weight,
+            places.meshes(axes=axes, max_world_size=max_world_size).filter(
+                lambda mesh: mesh.size(EXPERTS) > 1
+            ),
+        )
         for weight, axes in AXES
         if max_world_size >= 2 ** len(axes)
     ]
     return mixed(*fitting)
-
-
-def _has_experts_apart(mesh: Mesh) -> bool:
-    return dict(mesh.axes).get(EXPERTS, 1) > 1
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
@@ -69,8 +70,7 @@ def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
 
 def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
     """One or two layers of experts, in residual blocks or between others."""
-    sizes = dict(mesh.axes)
-    unit, shards, tensor = (sizes.get(axis, 1) for axis in (EXPERTS, SHARDS, TENSOR))
+    unit, shards, tensor = (mesh.size(axis) for axis in (EXPERTS, SHARDS, TENSOR))
     if purpose == "exact":
         return _exact_models(unit=unit, shards=shards, tensor=tensor)
     return _models(unit=unit, shards=shards, tensor=tensor)

@@ -23,7 +23,7 @@ from generators import models as shapes
 from generators import training
 from generators.chances import mixed, sometimes, weighted
 from generators.layers import ByParameter, Placement
-from generators.layers.flash_attention import MOST_SCORES, TENSOR, attentions, followers, size_of
+from generators.layers.flash_attention import MOST_SCORES, TENSOR, attentions, followers
 from generators.layers.residual import mlps
 from generators.models import Purpose
 from generators.paths import as_drawn, drawn_alone
@@ -61,7 +61,7 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
         return (
             learning
             if mesh.world_size <= MOST_LEARNING_RANKS
-            else shapes.learnable_models(unit=size_of(mesh, TENSOR))
+            else shapes.learnable_models(unit=mesh.size(TENSOR))
         )
     return _models(mesh=mesh)
 
@@ -72,7 +72,7 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     by_axis: list[ByParameter] = []
     for name in mesh.names:
         if name == TENSOR:
-            by_axis.append(draw(_over_tensor(model=model, size=size_of(mesh, TENSOR))))
+            by_axis.append(draw(_over_tensor(model=model, size=mesh.size(TENSOR))))
         else:
             by_axis.append(places.same(model, Replicate() if name == "dp" else Shard(0)))
     if mesh.names == ("dp_shard", TENSOR):
@@ -105,8 +105,8 @@ def _models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     width = attention.width
     blocks: list[Layer] = [Residual(layers=(*draw(_norms(width=width)), attention))]
     if draw(sometimes(one_in=3)):
-        blocks.append(draw(mlps(width=width, unit=size_of(mesh, TENSOR))))
-    scores = attention.heads * attention.length * attention.keys * mesh.world_size // size_of(mesh, TENSOR)
+        blocks.append(draw(mlps(width=width, unit=mesh.size(TENSOR))))
+    scores = attention.heads * attention.length * attention.keys * mesh.world_size // mesh.size(TENSOR)
     if draw(sometimes(one_in=3)) and 2 * scores <= MOST_SCORES:
         blocks.append(Residual(layers=(*draw(_norms(width=width)), draw(followers(attention)))))
     stem = draw(mixed((3, _linear_stems(width)), (1, st.just(Embedding(vocabulary=16, width=width)))))
@@ -120,7 +120,7 @@ def _learnable_models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     """The smallest: one block of one head a rank, nearly always with segments, between stem and head."""
     attention = FlashAttention(
         width=8,
-        heads=size_of(mesh, TENSOR),
+        heads=mesh.size(TENSOR),
         head_dim=8,
         length=128,
         keys=128,

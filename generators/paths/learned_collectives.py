@@ -58,7 +58,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         draw(_varied(layer=layer, exact=exact)) if isinstance(layer, Collective) else layer
         for layer in case.model.layers
     ]
-    case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=tuple(layers)))
+    case = case.changed("model", layers=tuple(layers))
     return draw(usual_numbers(case=case))
 
 

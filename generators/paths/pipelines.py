@@ -76,15 +76,14 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """`pp` with at least two ranks, alone or before one or two axes within the stages."""
     places.require_several("pipelines", max_world_size)
     fitting = [
-        (weight, places.meshes(axes=axes, max_world_size=max_world_size).filter(_has_stages))
+        (
+            weight,
+            places.meshes(axes=axes, max_world_size=max_world_size).filter(lambda mesh: mesh.shape[0] > 1),
+        )
         for weight, axes in AXES
         if max_world_size >= 2 ** min(len(axes), 2)
     ]
     return mixed(*fitting)
-
-
-def _has_stages(mesh: Mesh) -> bool:
-    return mesh.shape[0] > 1
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:

@@ -13,7 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.linear import Linear
-from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.wrapping import LossForm, Regions
 from generators import features as training_features
@@ -94,15 +94,12 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     columns = (
         {f"{at}.{name}" for name in last.shapes()} if isinstance(last, Linear) and not last.tied else set()
     )
+    over_data = tuple(Shard(0) if name == "dp_shard" else Replicate() for name in mesh.names[:-1])
     parameters = {
-        name: (*_over_data(mesh), Shard(0) if name in columns else placements[-1])
+        name: (*over_data, Shard(0) if name in columns else placements[-1])
         for name, placements in layout.parameters.items()
     }
     return Layout(mesh=mesh, batch=layout.batch, parameters=parameters)
-
-
-def _over_data(mesh: Mesh) -> Placements:
-    return tuple(Shard(0) if name == "dp_shard" else Replicate() for name in mesh.names[:-1])
 
 
 @st.composite

@@ -7,7 +7,6 @@ cases clip their gradients, over all meshes at once.
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -66,4 +65,4 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
 def completed(draw: st.DrawFn, *, case: Case) -> Case:
     """Clipped in two of three cases."""
     norm = draw(equally(0.25, 1.0, None))
-    return msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, clip_norm=norm))
+    return case.changed("training", clip_norm=norm)

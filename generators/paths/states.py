@@ -75,7 +75,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if not draw(sometimes(one_in=5)):
         case = _even_and_unclipped(case)
     if case.training.steps == 1:
-        case = msgspec.structs.replace(case, training=msgspec.structs.replace(case.training, steps=2))
+        case = case.changed("training", steps=2)
     return draw(training_features.with_features(case=case, often=OFTEN, beside=BESIDE))
 
 

@@ -8,8 +8,6 @@ import functools
 import hashlib
 import random
 
-import msgspec
-
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import FLOATS
 from difftest.cases.layout import Mesh
@@ -41,9 +39,7 @@ def scheduled(*, seed: int, index: int, max_world_size: int) -> Case:
     own = _differentiated(entry.name, mesh)
     chosen = own[(seed + round_) % len(own)]
     case = single(chosen, path=__name__.rpartition(".")[2], mesh=mesh, seed=seed)
-    return msgspec.structs.replace(
-        case, training=msgspec.structs.replace(case.training, loss="first_cotangent")
-    )
+    return case.changed("training", loss="first_cotangent")
 
 
 @functools.cache

@@ -180,7 +180,7 @@ def in_two_parts(case: Case) -> Case:
 @st.composite
 def shardings(draw: st.DrawFn, *, case: Case) -> Sharding:
     """The options of `fully_shard`: one that is not at its default, or any of them."""
-    ranks = dict(case.layout.mesh.axes)[SHARDED]
+    ranks = case.layout.mesh.size(SHARDED)
     parts = [size for size in range(1, ranks + 1) if ranks % size == 0]
     every = draw(sometimes(one_in=3))
     one = draw(

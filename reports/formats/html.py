@@ -45,7 +45,8 @@ def render(report: Report, file: BinaryIO) -> None:
         counts=head.counts(report),
         when=head.when(report),
         opening=report.conclusion.opening,
-        incomplete=_incomplete(report),
+        # The page's headline begins with the doubt.
+        incomplete=[spoken.sentence(report, one.removeprefix(f"{IN_DOUBT}: ")) for one in report.incomplete],
         doubtful=DOUBTFUL,
         never_worked=[spoken.sentence(report, words) for words in report.conclusion.excused],
         versions=head.versions(report),
@@ -71,11 +72,6 @@ def render(report: Report, file: BinaryIO) -> None:
         digest=b64encode(sha256(script.encode()).digest()).decode(),
     )
     file.write(page.encode())
-
-
-def _incomplete(report: Report) -> list[str]:
-    """Why the campaign is incomplete, without the doubt with which the page's headline begins."""
-    return [spoken.sentence(report, words.removeprefix(f"{IN_DOUBT}: ")) for words in report.incomplete]
 
 
 def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ dropped silently.
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import BinaryIO
 
 import pandas as pd
@@ -45,7 +44,10 @@ def render(report: Report, file: BinaryIO) -> None:
 
     Findings that need somebody come first. Backends, paths and reasons are called as on the page.
     """
-    lines = partial(_lines_in_words, report)
+
+    def lines(table: pd.DataFrame) -> list[str]:
+        return _lines(spoken.in_words(report, table))
+
     causes = [cause for group in report.groups.values() for cause in group]
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
     generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
@@ -103,10 +105,6 @@ def _findings(report: Report, causes: Sequence[Cause]) -> pd.DataFrame:
         **{name: table[name] for name in ("hits", "blame", "layer", "upstream", "fingerprint")},
     }
     return pd.DataFrame(columns | ({"operators": table["operators"]} if "operators" in table else {}))
-
-
-def _lines_in_words(report: Report, table: pd.DataFrame) -> list[str]:
-    return _lines(spoken.in_words(report, table))
 
 
 def _block(title: str, share: str, lines: list[str]) -> tuple[str, ...]:

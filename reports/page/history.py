@@ -84,8 +84,8 @@ def marks(report: Report) -> Mapping[str, str]:
     own = report.frame.runs[report.frame.runs["campaign"].isin(names)].dropna(subset=["fingerprint"])
     nights_of = own.groupby("fingerprint", observed=True)["campaign"].agg(set)
     return {
-        str(fingerprint): "".join(SEEN if name in seen else UNSEEN for name in names)
-        for fingerprint, seen in nights_of.items()
+        str(fingerprint): "".join(SEEN if name in shown_in else UNSEEN for name in names)
+        for fingerprint, shown_in in nights_of.items()
     }
 
 

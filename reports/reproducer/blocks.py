@@ -126,15 +126,15 @@ class _Filled(ast.NodeTransformer):
         keywords = list[ast.keyword]()
         for keyword in node.keywords:
             whole = keyword.arg is None and isinstance(keyword.value, ast.Name)
-            keywords += self._all() if whole and keyword.value.id == "arguments" else [keyword]  # type: ignore[attr-defined]
+            if whole and keyword.value.id == "arguments":  # type: ignore[attr-defined]
+                keywords += [ast.keyword(name, _written(value)) for name, value in self.arguments.items()]
+            else:
+                keywords.append(keyword)
         node.keywords = keywords
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return _written(dict(self.arguments)) if node.id == "arguments" else node
-
-    def _all(self) -> list[ast.keyword]:
-        return [ast.keyword(name, _written(value)) for name, value in self.arguments.items()]
 
 
 def _written(value: object) -> ast.expr:

@@ -58,11 +58,11 @@ def constructed(case: Case) -> str:
         kind = piece.kind or kind
         arguments = {**({} if piece.kind else arguments), **piece.arguments}
     parameters = next((piece.parameters for piece in used if piece.parameters), "model.parameters()")
-    given = "".join(f", {name}={value}" for name, value in arguments.items())
-    plain = f"torch.optim.{kind}({parameters}{given})"
+    options = "".join(f", {name}={value}" for name, value in arguments.items())
+    plain = f"torch.optim.{kind}({parameters}{options})"
     sharding = next((piece for piece in used if piece.around), None)
     if not sharding:
         return plain
     own = "".join(f", {name}={value}" for name, value in sharding.sharded.items())
-    wrapped = f"{sharding.around}({parameters}, optimizer_class=torch.optim.{kind}{own}{given})"
+    wrapped = f"{sharding.around}({parameters}, optimizer_class=torch.optim.{kind}{own}{options})"
     return f"{plain} if next(model.parameters()).dtype is torch.float64 else {wrapped}"

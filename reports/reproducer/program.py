@@ -90,10 +90,10 @@ class ProgramScript:
     def _operand(self, name: str, operand: Operand, values: Floats, by: Writing) -> Iterator[str]:
         dtype = self.case.dtype if operand.dtype == "float" else operand.dtype
         variable = self.variable(name)
-        made = f"torch.tensor({_literal(values, dtype)}, dtype=torch.{dtype})"
+        tensor = f"torch.tensor({_literal(values, dtype)}, dtype=torch.{dtype})"
         if 0 in values.shape:
-            made = f"torch.empty({tuple(values.shape)}, dtype=torch.{dtype})"
-        leaf = f"place({made}{self.placed(name, by)})"
+            tensor = f"torch.empty({tuple(values.shape)}, dtype=torch.{dtype})"
+        leaf = f"place({tensor}{self.placed(name, by)})"
         gradient = operand.is_float and operand.gradient
         yield f"{variable} = {leaf}{'.requires_grad_()' if gradient else ''}"
         if not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name:
@@ -130,17 +130,17 @@ class ProgramScript:
         yield f"{result} = {call}"
 
     def _call(self, path: str, operator: Operator) -> str:
-        given = [self._spelled(path, argument) for argument in operator.arguments]
+        arguments = [self._spelled(path, argument) for argument in operator.arguments]
         options = dict(operator.options)
         if operator.form == "out" and "out" in operator.operands:
             options.setdefault("out", Reference("out"))
         more = [f"{name}={self._spelled(path, value)}" for name, value in options.items()]
         if isinstance(operator, Module):
-            return self._module(path, operator.call, operator.made, given, options)
+            return self._module(path, operator.call, operator.made, arguments, options)
         if not operator.call.startswith("Tensor."):
-            return f"{operator.call}({', '.join((*given, *more))})"
+            return f"{operator.call}({', '.join((*arguments, *more))})"
         method = operator.call.removeprefix("Tensor.")
-        first, *rest = given
+        first, *rest = arguments
         return f"{first}.{method}" + ("" if method in ATTRIBUTES else f"({', '.join((*rest, *more))})")
 
     def _module(

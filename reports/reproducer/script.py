@@ -18,7 +18,7 @@ from difftest.cases.options import ACTS, Replication
 from difftest.cases.routed import shards_others
 from difftest.cases.script_values import python
 from difftest.judge.stage import Stage
-from reports.reproducer import features, literals, spelling
+from reports.reproducer import features, fsdp, literals, pipelines, spelling
 from reports.reproducer.blocks import Written
 from reports.reproducer.fault import Fault
 
@@ -226,6 +226,16 @@ class Script:
     def spelled(self) -> ModuleType:
         """The functions of `reports.reproducer.spelling`."""
         return spelling
+
+    @property
+    def fsdp(self) -> ModuleType:
+        """The functions of `reports.reproducer.fsdp`."""
+        return fsdp
+
+    @property
+    def pipeline(self) -> ModuleType:
+        """The functions of `reports.reproducer.pipelines`."""
+        return pipelines
 
     @property
     def numbers(self) -> ModuleType:

@@ -7,10 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest.cases import gathered, regions
+from difftest.cases import regions
 from difftest.cases.case import Case
-from difftest.cases.feature import of
-from difftest.cases.features import mixed_precision
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.residual import Residual
@@ -82,10 +80,10 @@ def placements(at: Placements) -> str:
 
 def partition_spec(case: Case, at: Placements, dims: int) -> str:
     """torch_xla's partition spec as a tuple: for each tensor dim the mesh axes that shard it."""
-    held = [
+    axes = [
         [n for n, p in zip(case.layout.mesh.names, at, strict=True) if p == Shard(dim)] for dim in range(dims)
     ]
-    return python(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in held))
+    return python(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in axes))
 
 
 def batch_spec(case: Case) -> str:
@@ -142,71 +140,6 @@ def _apart(case: Case, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> l
     return list(grouped.values())
 
 
-def gathered_alone(case: Case) -> Iterator[str]:
-    """The subscripts of the modules that FSDP gathers alone, innermost first."""
-    return map(index, gathered.gathered_alone(case))
-
-
-def axes_apart(case: Case) -> Mapping[str, str]:
-    """The axis over which FSDP shards each layer, by its subscript, where it is not the same for all."""
-    return {index(path): axis for path, axis in gathered.axes_apart(case).items()}
-
-
-def flattened(case: Case) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The names and sizes of the axes of a mesh, the last two of which become the axis that shards."""
-    axes = case.layout.mesh.split(case.layout.mesh.names[-1])
-    return tuple(axes), tuple(axes.values())
-
-
-def sharding(case: Case, *, outermost: bool) -> str:
-    """The options of `fully_shard` that are not at their defaults, as further arguments."""
-    given = []
-    if case.sharded_by.reshard_after_forward is not None:
-        given.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
-    if mixed := of(case, mixed_precision.Options):
-        output = ", output_dtype=torch.float32" if outermost and mixed.output == "policy" else ""
-        dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}{output}"
-        given.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
-    if case.sharded_by.offload:
-        given.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
-    return "".join(f", {one}" for one in given)
-
-
-def flat_precision(case: Case) -> str:
-    """The option of FSDP1 for mixed precision, as a further entry of a dictionary; empty without it."""
-    mixed = of(case, mixed_precision.Options)
-    if mixed is None:
-        return ""
-    dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}"
-    return f', "mixed_precision": MixedPrecision({dtypes})'
-
-
-def ordered(case: Case) -> Iterator[str]:
-    """The calls that say what FSDP gathers ahead, and what it does not gather in the backward pass."""
-    for path in gathered.resting(case):
-        yield f"model{index(path)}.set_unshard_in_backward(False)"
-    for way, at, ahead in gathered.prefetched(case):
-        yield f"model{index(at)}.set_modules_to_{way}_prefetch([model{index(ahead)}])"
-
-
-def divides(case: Case) -> str:
-    """The method that sets FSDP's divide factor."""
-    older = case.sharded_by.by_older_name
-    return "set_reduce_scatter_divide_factor" if older else "set_gradient_divide_factor"
-
-
-def widened_after(case: Case) -> bool:
-    """Whether the output of FSDP's mixed precision is made float32 behind the model."""
-    mixed = of(case, mixed_precision.Options)
-    return mixed is not None and mixed.output == "loss"
-
-
-def synced(case: Case) -> str:
-    """How FSDP is told which accumulation parts' gradients it reduces; empty where it is all of them."""
-    methods = {"last": "set_requires_gradient_sync", "scattered": "set_requires_all_reduce", "every": ""}
-    return methods[case.sharded_by.synced]
-
-
 def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
     """The style of the layer at `path`, as `parallelize_module` takes it."""
     split, takes, gives = style
@@ -227,44 +160,13 @@ def styled(case: Case, path: str, style: tuple[str, Local, Local]) -> str:
     return f"{'Colwise' if columns else 'Rowwise'}Parallel({', '.join(filter(None, arguments))})"
 
 
-def stages(case: Case) -> str:
-    """The first layer of every stage, and the one after its last, as a list of pairs."""
-    layers = case.staged.layers(len(case.model.layers)) if case.staged else []
-    return python([(layer.start, layer.stop) for layer in layers])
-
-
-def stages_of_ranks(case: Case, ranks: int) -> list[list[int]]:
-    """The stages of each rank of a pipeline, in order."""
-    numbers = range(case.staged.stages if case.staged else 0)
-    return [
-        [n for n in numbers if case.staged and case.staged.rank_of(n, ranks) == at] for at in range(ranks)
-    ]
-
-
-def loss_factor(case: Case) -> str:
-    """What the loss of a microbatch is multiplied by, as the rest of a product: averages divide it out."""
-    factor = _averaged(case)
-    return f" * {factor}" if factor > 1 else ""
-
-
-def loss_divisor(case: Case) -> str:
-    """As `loss_factor`, of the loss that is reported."""
-    factor = _averaged(case)
-    return f" / {factor}" if factor > 1 else ""
-
-
-def _averaged(case: Case) -> int:
-    microbatches = case.staged.microbatches if case.staged and case.staged.scaled else 1
-    return microbatches * case.layout.data_ranks
-
-
 convolutions, gathers = regions.convolutions, regions.gathers  # for templates
 
 
 def marked_regions(case: Case) -> Iterator[tuple[str, str]]:
     """Layers whose outputs are annotated, with their partition specs."""
-    held = zip(case.layout.mesh.names, case.layout.batch, strict=True)
-    rows, dims = tuple(name for name, at in held if at == Shard(0)), 3 if case.model.sequence else 2
+    placed = zip(case.layout.mesh.names, case.layout.batch, strict=True)
+    rows, dims = tuple(name for name, at in placed if at == Shard(0)), 3 if case.model.sequence else 2
     first = rows[0] if len(rows) == 1 else rows or None
     if case.cut_by.sequence:
         yield "list(model)[:-1]", python((first, "tp", None))

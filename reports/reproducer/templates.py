@@ -33,13 +33,13 @@ def declares(backend: str, name: str) -> bool:
 @cache
 def environment() -> Environment:
     """Templates of Python: text from outside goes through `repr`, and nothing is escaped for HTML."""
-    made = Environment(  # noqa: S701  the output is not markup
+    jinja = Environment(  # noqa: S701  the output is not markup
         loader=PackageLoader("reports"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["repr"] = python
-    made.globals["unoptimised"] = flags.UNOPTIMISED
-    return made
+    jinja.filters["repr"] = python
+    jinja.globals["unoptimised"] = flags.UNOPTIMISED
+    return jinja

@@ -12,7 +12,7 @@ from reports.watch.words import release, shown, subject
 FILENAME = "index.html"
 
 
-class Row(NamedTuple):
+class FlipRow(NamedTuple):
     """A flip on the page: what it is of, the script that shows it, and what both releases showed."""
 
     subject: str
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     after: str
 
 
-class Column(NamedTuple):
+class ReleaseColumn(NamedTuple):
     """A release, with how many things were tried on it, and how many of them fail, pass or are unclear."""
 
     package: str
@@ -34,9 +34,9 @@ class Column(NamedTuple):
 
 def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str, str]) -> bytes:
     """The page, one file that sends no request."""
-    by_release: dict[str, list[Row]] = {}
+    by_release: dict[str, list[FlipRow]] = {}
     for flip in flips:
-        row = Row(subject(flip), flip.after.script, shown(flip.before), shown(flip.after))
+        row = FlipRow(subject(flip), flip.after.script, shown(flip.before), shown(flip.after))
         by_release.setdefault(release(flip), []).append(row)
     counts = Counter(flip.became for flip in flips)
     page = template("watch.html").render(
@@ -48,14 +48,14 @@ def render(flips: Sequence[Flip], tried: Sequence[Tried], problems: Mapping[str,
     return page.encode()
 
 
-def _releases(tried: Sequence[Tried]) -> list[Column]:
+def _releases(tried: Sequence[Tried]) -> list[ReleaseColumn]:
     states = Counter((entry.package, entry.release, entry.state) for entry in tried)
     every = sorted(
         {(entry.package, entry.release) for entry in tried},
         key=lambda pair: (pair[0], release_order(pair[1])),
     )
     return [
-        Column(*pair, tried=sum(by_state), alive=by_state[0], fixed=by_state[1], unclear=by_state[2])
+        ReleaseColumn(*pair, tried=sum(by_state), alive=by_state[0], fixed=by_state[1], unclear=by_state[2])
         for pair in every
         for by_state in [tuple(states[*pair, state] for state in ("alive", "fixed", "unclear"))]
     ]

@@ -1,12 +1,12 @@
 """The first module at which a finding shows: on made-up traces, and on real modules with hooks."""
 
 import dataclasses
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from installed_packages import skip_without
 from machines import backend
 from samples import DEEP, NOISE, Floats, a_case, a_failure
 from samples import candidate as right
@@ -160,7 +160,7 @@ def test_code_of_a_module_between_the_modules_inside_is_the_modules(
     assert place((line,)) == located
 
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_torch = skip_without("torch")
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Data
-from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, option_resets
+from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, field_resets
+from difftest.cases.resets import option_resets
 from difftest.ground.errors import UsageError
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
@@ -28,18 +29,18 @@ BOTH = Replication(gradient_as_bucket_view=True, own_weights=True)
 
 
 def test_options_at_their_defaults_are_not_reset() -> None:
-    assert list(option_resets(Replication())) == []
-    assert list(option_resets(Start())) == []
-    assert list(a_case().option_resets()) == []
+    assert list(field_resets(Replication())) == []
+    assert list(field_resets(Start())) == []
+    assert list(option_resets(a_case())) == []
 
 
 def test_each_option_is_reset_alone_under_its_name_and_value() -> None:
-    assert dict(option_resets(BOTH)) == {
+    assert dict(field_resets(BOTH)) == {
         "gradient_as_bucket_view=True": Replication(own_weights=True),
         "own_weights=True": Replication(gradient_as_bucket_view=True),
     }
     case = a_case(replication=Replication(no_sync=False), start=Start(marked="before"))
-    assert dict(case.option_resets()) == {
+    assert dict(option_resets(case)) == {
         "replication.no_sync=False": a_case(start=Start(marked="before")),
         "start.marked=before": a_case(replication=Replication(no_sync=False)),
     }
@@ -47,7 +48,7 @@ def test_each_option_is_reset_alone_under_its_name_and_value() -> None:
 
 def test_only_a_case_that_names_a_kernel_contains_one() -> None:
     case = a_case(sdpa="cudnn")
-    assert dict(case.option_resets()) == {"sdpa=cudnn": a_case()}
+    assert dict(option_resets(case)) == {"sdpa=cudnn": a_case()}
     assert Case.from_json(case.to_json()) == case
     assert b"sdpa" not in a_case().to_json(), "cases older than the option keep their ids"
     with pytest.raises(UsageError, match="vector"):
@@ -56,7 +57,7 @@ def test_only_a_case_that_names_a_kernel_contains_one() -> None:
 
 def test_only_a_case_with_a_usual_form_contains_a_spelling() -> None:
     case = a_case(spelling=Spelling(unequal=True, torch_loss=True))
-    assert dict(case.option_resets()) == {
+    assert dict(option_resets(case)) == {
         "spelling.unequal=True": a_case(spelling=Spelling(torch_loss=True)),
         "spelling.torch_loss=True": a_case(spelling=Spelling(unequal=True)),
     }
@@ -231,7 +232,7 @@ def test_replication_has_default_options_if_a_parameter_is_sharded(options: Repl
 @pytest.mark.long
 def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
     cases = [case_at(0, index, paths=["data_parallel"]) for index in range(100)]
-    changed = Counter(name.partition("=")[0] for case in cases for name, _ in option_resets(case.replication))
+    changed = Counter(name.partition("=")[0] for case in cases for name, _ in field_resets(case.replication))
     assert set(changed) == set(Replication.__struct_fields__)
     assert sum(case.replication == Replication() for case in cases) > len(cases) / 2
     first = next(

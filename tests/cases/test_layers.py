@@ -203,7 +203,6 @@ ABOUT_ONE_KIND = {
     "workers/faults/collectives.py": {"Collective"},
     "workers/tpu/limits.py": {"Collective"},  # sends, which hang in the place of a TPU
     "workers/faults/passes.py": {"Linear"},
-    "workers/faults/wrappers.py": {"Collective"},
     "difftest/judge/predictions/_outputs.py": {"BuildingBlock", "Linear"},  # what they compute
     "difftest/judge/predictions/biased_variance.py": {"BuildingBlock"},  # its own momentum
     "generators/paths/regions.py": {"Linear"},  # its head

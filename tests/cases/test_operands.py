@@ -11,6 +11,7 @@ from difftest.cases.case import Case, DType
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.operator import FLOATS, Form, Operand, OperandType
 from difftest.cases.layout import Partial, Shard
+from difftest.cases.resets import option_resets
 from difftest.ground import plugins
 from workers import backends
 
@@ -109,7 +110,7 @@ def test_a_program_is_the_same_case_after_json_whether_its_bounds_are_written_wh
     case = a_program(an_operator(operands={"input": Operand(shape=(4, 3), low=0, high=4)}))
     again = Case.from_json(case.to_json())
     assert (again, again.id) == (case, case.id)
-    assert not list(case.option_resets())
+    assert not list(option_resets(case))
 
 
 def test_only_float_operands_of_programs_are_placed_as_partial_sums() -> None:

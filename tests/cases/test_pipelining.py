@@ -12,6 +12,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate
 from difftest.cases.parts import parts
 from difftest.cases.pipelining import Pipeline
+from difftest.cases.resets import option_resets
 from difftest.findings.facts import facts
 from difftest.reduce.measure import measure
 from difftest.reduce.simplifications import simplifications
@@ -38,7 +39,7 @@ def test_a_case_with_stages_is_read_again_and_named_by_them() -> None:
     assert Case.from_json(case.to_json()) == case
     assert parts(case)["options"] == ("pipeline 1F1B", "pipeline hands=two", "pipeline scaled=True")
     assert "pipeline.schedule=1F1B" in facts(case)["wrapping"]
-    assert {name for name, _ in case.option_resets()} == {
+    assert {name for name, _ in option_resets(case)} == {
         "pipeline.schedule=1F1B",
         "pipeline.hands=two",
         "pipeline.scaled=True",

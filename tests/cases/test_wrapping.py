@@ -12,6 +12,7 @@ from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.parts import parts
+from difftest.cases.resets import option_resets
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.findings.facts import facts
 from difftest.reduce.measure import measure
@@ -55,7 +56,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], message:
 
 def test_every_option_is_reset_alone_and_makes_a_case_simpler() -> None:
     case = a_case(sharding=SHARDING, regions=REGIONS)
-    resets = dict(case.option_resets())
+    resets = dict(option_resets(case))
     assert {name.partition("=")[0] for name in resets} == {
         "sharding.reshard_after_forward",
         "sharding.synced",

@@ -144,8 +144,7 @@ def test_a_sharded_tensor_that_is_added_in_place_to_a_partial_sum_is_known_on_an
     tmp_path: Path,
 ) -> None:
     plain, shown = own_case(tmp_path), failed(f"step 0, forward, rank 0: {TO_PARTIAL}")
-    layout = msgspec.structs.replace(plain.layout, mesh=Mesh((("tp", 2),)))
-    assert "`a += b` fails" in name_of(shown, msgspec.structs.replace(plain, layout=layout))
+    assert "`a += b` fails" in name_of(shown, plain.changed("layout", mesh=Mesh((("tp", 2),))))
 
 
 @pytest.mark.parametrize(

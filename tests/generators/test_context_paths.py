@@ -1,21 +1,15 @@
 """The path of context parallelism: what it cuts, and that most of its cases have pieces that meet again."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate, Shard
 from generators.cases import case_at, cases
-from generators.paths import chosen
 from workers.backends import torch_cp, torch_cp_gathered, torch_ddp, xla_spmd
 
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
-
-def test_the_path_runs_only_if_named() -> None:
-    assert "context_parallel" not in chosen(None)
-
-
-@quietly
+@quietly()
 @given(cases(paths=("context_parallel",)))
 def test_the_sequence_is_cut_over_cp_and_rows_over_the_other_axis(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case

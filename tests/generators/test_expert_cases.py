@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 from samples import experts_case
 
 from difftest.cases import numbers
@@ -16,18 +17,10 @@ from difftest.cases.layers.routed_experts import RoutedExperts
 from difftest.cases.parts import parts
 from difftest.cases.routed import routed
 from generators.cases import case_at, cases
-from generators.paths import chosen
 from workers.backends import torch_experts
 
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
-
-def test_the_path_runs_only_if_named() -> None:
-    assert "experts" not in chosen(None)
-    assert "learned_collectives" not in chosen(None)
-
-
-@quietly
+@quietly()
 @given(cases(paths=("learned_collectives",)))
 def test_gradients_go_through_a_collective_whose_choices_are_unambiguous(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
@@ -38,7 +31,7 @@ def test_gradients_go_through_a_collective_whose_choices_are_unambiguous(case: C
         assert inexact(case) is None
 
 
-@quietly
+@quietly()
 @given(cases(paths=("experts",)))
 def test_a_case_of_experts_has_some_on_every_rank_and_is_exact_where_it_says_so(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 from samples import a_case
 
 from difftest.cases import features
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import declared
 from difftest.cases.options import Feature
+from difftest.cases.resets import option_resets
 from difftest.findings.facts import facts
 from difftest.ground import plugins
 from difftest.reduce.measure import measure
 from difftest.reduce.simplifications.options import fewer_training_features
 from generators.cases import cases
-from generators.paths import chosen
 from reports.reproducer.refusal import refusal
 from workers.backends import torchax
 
@@ -40,7 +41,7 @@ def test_every_feature_is_drawn_done_and_documented() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@quietly()
 @given(cases(paths=(PATH,)))
 def test_a_case_of_the_path_has_features_that_fit_it(case: Case) -> None:
     names = [feature.name for feature in case.training_features]
@@ -50,8 +51,7 @@ def test_a_case_of_the_path_has_features_that_fit_it(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
 
 
-def test_the_path_runs_only_if_named_and_other_paths_have_no_features() -> None:
-    assert PATH not in chosen(None)
+def test_other_paths_have_no_features() -> None:
     loaded = {name: plugins.load("generators.paths", name) for name in plugins.names("generators.paths")}
     assert [name for name, path in loaded.items() if path.HAS_FEATURES] == [PATH]
 
@@ -84,7 +84,7 @@ def test_features_that_cannot_be_are_refused(used: tuple[dict[str, object], ...]
 
 def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
     case = with_features(SCHEDULE, EVALUATION)
-    resets = dict(case.option_resets())
+    resets = dict(option_resets(case))
     assert resets["feature.schedule"] == with_features(EVALUATION)
     assert resets["feature.evaluation"] == with_features(SCHEDULE)
     assert facts(case)["features"] == " schedule  schedule.kind=cosine  schedule.factor=0.5  evaluation "

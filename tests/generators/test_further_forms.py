@@ -1,7 +1,8 @@
 """Operands cut in two orders, collectives in lists and of uneven parts, and meshes of four axes."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
@@ -10,16 +11,8 @@ from difftest.cases.parts import parts
 from difftest.cases.reversed_cuts import cut_in_reverse
 from difftest.ground.errors import UsageError
 from generators.cases import case_at, cases
-from generators.paths import chosen
 from reports.reproducer.refusal import refusal
 from workers.backends import load
-
-NEW = ("compositions", "listed_collectives", "strided_operands")
-quietly = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def test_these_paths_run_only_if_named() -> None:
-    assert not {*NEW} & {*chosen(None)}
 
 
 def test_a_program_of_strided_operands_has_one_that_two_axes_cut_in_the_other_order() -> None:
@@ -48,7 +41,7 @@ def test_on_few_ranks_one_axis_of_strided_operands_has_one() -> None:
     assert case.layout.mesh.shape == (2, 1)
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("listed_collectives",), max_world_size=4))
 def test_a_listed_collective_has_uneven_parts_or_is_a_functional_sum(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case

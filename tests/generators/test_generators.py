@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 import pytest
 from generated_cases import ALONE, SEED, GeneratedCases
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from quiet_draws import quietly
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
@@ -35,11 +36,6 @@ from generators.signatures import expected
 
 ROOT = Path(__file__).parents[2]
 COUNT = 200
-quietly = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +45,7 @@ def sample(generated_cases: GeneratedCases) -> tuple[Case, ...]:
     return first + second
 
 
-@quietly
+@quietly()
 @given(cases(paths=ALONE))
 def test_a_case_is_read_back_from_its_json(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
@@ -57,7 +53,7 @@ def test_a_case_is_read_back_from_its_json(case: Case) -> None:
 
 
 @pytest.mark.long
-@quietly
+@quietly()
 @given(
     st.sampled_from((2, 3, 4, 8, 16, MOST_RANKS)).flatmap(
         lambda most: st.tuples(st.just(most), cases(paths=ALONE, max_world_size=most))
@@ -68,7 +64,7 @@ def test_no_case_has_more_ranks_than_requested(drawn: tuple[int, Case]) -> None:
     assert 2 <= case.world_size <= most
 
 
-@quietly
+@quietly()
 @given(cases(paths=ALONE))
 def test_every_rank_has_a_row_of_every_accumulation_part(case: Case) -> None:
     rows = case.data.batch // case.training.accumulation
@@ -77,13 +73,13 @@ def test_every_rank_has_a_row_of_every_accumulation_part(case: Case) -> None:
         assert held.stop > held.start
 
 
-@quietly
+@quietly()
 @given(cases(max_world_size=MOST_RANKS))
 def test_a_case_of_the_exact_regime_is_exact(case: Case) -> None:
     assert case.data.regime != "exact" or inexact(case) is None
 
 
-@quietly
+@quietly()
 @given(cases(paths=ALONE))
 def test_only_comparable_options_are_combined(case: Case) -> None:
     training, fed = case.training, case.data
@@ -100,7 +96,7 @@ def test_only_comparable_options_are_combined(case: Case) -> None:
     assert fed.learnable == (training.steps >= 20)
 
 
-@quietly
+@quietly()
 @given(cases(paths=ALONE))
 def test_models_are_small(case: Case) -> None:
     most = flash_attention.MOST_PARAMETERS if case.path == "flash_attention" else MOST_PARAMETERS

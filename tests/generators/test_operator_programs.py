@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
@@ -19,18 +20,13 @@ from generators.operators.table import usable
 
 ROOT = Path(__file__).parents[2]
 PATHS = ("operators",)
-quietly = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
 
 
 def program_at(index: int, seed: int = 3, most: int = 8) -> Case:
     return case_at(seed, index, paths=PATHS, max_world_size=most)
 
 
-@quietly
+@quietly()
 @given(cases(paths=PATHS))
 def test_a_drawn_program_is_read_back_from_its_json(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
@@ -39,7 +35,7 @@ def test_a_drawn_program_is_read_back_from_its_json(case: Case) -> None:
     assert 1 <= len(case.model.layers) <= 6
 
 
-@quietly
+@quietly()
 @given(cases(paths=PATHS))
 def test_the_operators_of_a_drawn_program_use_earlier_results(case: Case) -> None:
     layers = [layer for layer in case.model.layers if isinstance(layer, Operator)]

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
+from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
@@ -24,7 +25,7 @@ from difftest.jobs.ask.case_source import Drawing
 from generators import layouts
 from generators.cases import case_at, cases
 from generators.models import models
-from generators.paths import Path
+from generators.paths import Path, chosen
 from workers.backends import torch_fsdp
 
 PATHS = "generators.paths"
@@ -39,11 +40,6 @@ BLOCK = Residual(
 )
 MEGATRON = Model(
     layers=(BLOCK, Residual(layers=(RMSNorm(width=8), Attention(width=8, heads=4, kv_heads=2)))), sequence=4
-)
-quietly = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 
 
@@ -60,11 +56,18 @@ def test_every_path_has_the_functions_of_the_protocol(name: str) -> None:
     assert isinstance(module.DEFAULT, bool)
 
 
+def test_where_none_is_named_these_paths_run() -> None:
+    assert chosen(None) == (
+        *("collectives", "data_parallel", "data_tensor", "flash_attention"),
+        *("fully_sharded", "hybrid_sharded", "operators", "tensor_parallel"),
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "axes"),
     [("data_parallel", ("dp",)), ("fully_sharded", ("dp_shard",)), ("tensor_parallel", ("tp",))],
 )
-@quietly
+@quietly(40)
 @given(drawn=st.data())
 def test_simple_paths_have_one_axis(name: str, axes: tuple[str, ...], drawn: st.DataObject) -> None:
     case = drawn.draw(cases(paths=(name,)))
@@ -72,21 +75,21 @@ def test_simple_paths_have_one_axis(name: str, axes: tuple[str, ...], drawn: st.
     assert case.path == name
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("data_parallel",)))
 def test_data_parallel_shards_only_the_batch(case: Case) -> None:
     assert case.layout.batch == (S0,)
     assert kinds(case.layout) == {(R,)}
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("fully_sharded",)))
 def test_fully_sharded_shards_the_batch_and_every_parameter(case: Case) -> None:
     assert case.layout.batch == (S0,)
     assert kinds(case.layout) == {(S0,)}
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("hybrid_sharded",)))
 def test_hybrid_sharded_shards_parameters_over_the_inner_axis(case: Case) -> None:
     assert case.layout.mesh.names == ("dp_replicate", "dp_shard")
@@ -94,7 +97,7 @@ def test_hybrid_sharded_shards_parameters_over_the_inner_axis(case: Case) -> Non
     assert kinds(case.layout) == {(R, S0)}
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("tensor_parallel", "data_tensor")))
 def test_a_tensor_parallel_axis_never_shards_the_batch_or_a_norm(case: Case) -> None:
     assert case.layout.mesh.names[-1] == "tp"
@@ -105,7 +108,7 @@ def test_a_tensor_parallel_axis_never_shards_the_batch_or_a_norm(case: Case) -> 
 
 
 @pytest.mark.long
-@quietly
+@quietly(40)
 @given(cases(paths=("data_tensor",)))
 def test_data_axes_shard_the_batch_and_only_dp_shard_shards_parameters(case: Case) -> None:
     layout = case.layout
@@ -116,7 +119,7 @@ def test_data_axes_shard_the_batch_and_only_dp_shard_shards_parameters(case: Cas
             assert placement == S0 or axis != "dp_shard" or placements[-1] == S0
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("collectives",)))
 def test_a_collective_is_the_first_layer_and_every_rank_has_equally_many_rows(case: Case) -> None:
     first = case.model.layers[0]
@@ -157,7 +160,7 @@ def over_tp(case: Case) -> dict[str, Placement]:
     return {name: placements[-1] for name, placements in case.layout.parameters.items()}
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("tensor_parallel", "data_tensor")))
 def test_attention_is_sharded_by_whole_heads_or_not_at_all(case: Case) -> None:
     size, placed = case.layout.mesh.shape[-1], over_tp(case)
@@ -167,7 +170,7 @@ def test_attention_is_sharded_by_whole_heads_or_not_at_all(case: Case) -> None:
             assert cut == (R,) * 4 or (cut == (S0, S0, S0, S1) and layer.kv_heads % size == 0)
 
 
-@quietly
+@quietly(40)
 @given(cases(paths=("tensor_parallel", "data_tensor")))
 def test_a_bias_is_sharded_like_the_outputs(case: Case) -> None:
     placed = over_tp(case)
@@ -183,7 +186,7 @@ def linears(model: Model) -> Iterator[tuple[str, Linear]]:
     )
 
 
-@quietly
+@quietly(40)
 @given(st.integers(2, 8).flatmap(lambda size: st.tuples(st.just(size), models(unit=size))), st.data())
 def test_megatron_shards_evenly_and_pairs_every_row_sharding_with_a_column_sharding(
     drawn: tuple[int, Model], more: st.DataObject

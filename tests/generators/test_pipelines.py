@@ -3,24 +3,18 @@
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.parts import parts
 from difftest.cases.pipelining import FOLDED, SINGLE
 from difftest.cases.resets import REPEATED, resets
 from generators.cases import case_at, cases
-from generators.paths import chosen
 from workers.backends import torch_pipeline
 
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
-
-def test_the_path_runs_only_if_named() -> None:
-    assert "pipelines" not in chosen(None)
-
-
-@quietly
+@quietly()
 @given(cases(paths=("pipelines",)))
 def test_a_case_of_pipelines_is_valid_and_has_stages_on_every_rank(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case

@@ -3,7 +3,8 @@
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has
@@ -11,15 +12,8 @@ from difftest.cases.layers import walk
 from difftest.cases.layers.conv import Conv
 from difftest.cases.layout import Replicate
 from generators.cases import case_at, cases
-from generators.paths import chosen
 
-NEW = ("replicated", "shards", "states")
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 OPTIONS = ("by_older_name", "embeddings_resting", "ignored", "kept_between", "prefetched")
-
-
-def test_the_new_paths_run_only_if_named() -> None:
-    assert not {*NEW} & {*chosen(None)}
 
 
 def test_the_features_of_replicas_are_drawn_in_all_their_forms() -> None:
@@ -34,7 +28,7 @@ def test_the_features_of_replicas_are_drawn_in_all_their_forms() -> None:
     }
 
 
-@quietly
+@quietly()
 @given(cases(paths=("replicated",)))
 def test_a_case_of_replicas_is_valid_and_has_one_of_their_features(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
@@ -63,7 +57,7 @@ def test_most_states_reach_their_checkpoint_on_every_backend() -> None:
     assert len(drawn) // 2 < sum(Conv not in those for those in kinds) < len(drawn)
 
 
-@quietly
+@quietly()
 @given(cases(paths=("shards",)))
 def test_a_case_of_shards_has_an_option_that_no_other_path_draws(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case

@@ -3,7 +3,8 @@
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.gathered import axes_apart
@@ -14,15 +15,7 @@ from difftest.cases.parts import parts
 from difftest.cases.resets import REPEATED, resets
 from difftest.cases.wrapping import Sharding
 from generators.cases import case_at, cases
-from generators.paths import chosen
 from workers.training import tp_plan
-
-NEW = ("collective_layouts", "regions", "several_meshes", "unused_results", "wrappers")
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def test_the_new_paths_run_only_if_named() -> None:
-    assert not {*NEW} & {*chosen(None)}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +46,7 @@ def test_the_path_of_wrappers_draws_every_option_with_everything_else() -> None:
     assert any(case.replication.no_sync for case in static)
 
 
-@quietly
+@quietly()
 @given(cases(paths=("wrappers",)))
 def test_a_case_of_wrappers_is_valid_and_sharded_over_dp_shard_alone(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
@@ -63,7 +56,7 @@ def test_a_case_of_wrappers_is_valid_and_sharded_over_dp_shard_alone(case: Case)
         assert not case.training_features
 
 
-@quietly
+@quietly()
 @given(cases(paths=("regions",)))
 def test_activations_are_cut_only_where_styles_can_cut_them(case: Case) -> None:
     if case.cut_by.loss != "whole":
@@ -76,7 +69,7 @@ def test_activations_are_cut_only_where_styles_can_cut_them(case: Case) -> None:
     assert reason is None or "sequence" not in reason.lower()
 
 
-@quietly
+@quietly()
 @given(cases(paths=("collective_layouts",)))
 def test_a_collective_is_of_tensors_with_strides_or_one_that_other_paths_lack(case: Case) -> None:
     first = case.model.layers[0]
@@ -84,7 +77,7 @@ def test_a_collective_is_of_tensors_with_strides_or_one_that_other_paths_lack(ca
     assert first.memory == "strided" or first.operation in ("reduce", "scatter")
 
 
-@quietly
+@quietly()
 @given(cases(paths=("several_meshes",)))
 def test_every_layer_is_sharded_over_one_axis_and_the_batch_over_none(case: Case) -> None:
     assert Shard(0) not in case.layout.batch

@@ -1,7 +1,6 @@
 """The chain in real processes: from a fault of the pinned releases to a draft with a short script."""
 
 import ast
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from installed_packages import skip_without
 from sample_programs import a_program, an_operator
 from samples import DEEP, a_case
 
@@ -36,9 +36,7 @@ SENTENCES = "two sentences"
 FORMS = (["# ", "##", SENTENCES], ["# ", SENTENCES])
 """The first lines on each tracker: the title, the form's heading, two sentences."""
 
-needs_xla = pytest.mark.skipif(
-    importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
-)
+needs_xla = skip_without("torch_xla")
 
 
 def a_campaign(root: Path, backend: str) -> Campaign:

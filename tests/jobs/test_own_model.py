@@ -374,8 +374,7 @@ def test_a_module_of_the_users_is_named_with_its_class_and_line(tmp_path: Path) 
 
 def test_a_users_optimizer_may_be_replaced_and_the_loss_may_not(tmp_path: Path) -> None:
     case = own_case(tmp_path)
-    training = msgspec.structs.replace(case.training, optimizer="own", loss="own")
-    case = msgspec.structs.replace(case, training=training)
+    case = case.changed("training", optimizer="own", loss="own")
     plainer = {one.training.optimizer for _, one in plainer_optimizer(case)}
     assert "sgd" in plainer
     assert not list(squared_error(case))

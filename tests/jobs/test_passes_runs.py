@@ -14,7 +14,8 @@ needs("jax")
 from pass_programs import EDITS, SCRIPT, edited  # noqa: E402
 
 from difftest.jobs.filing.pass_runs import PassRun, run_passes  # noqa: E402
-from difftest.passes.guilty import ModuleRun, judge  # noqa: E402
+from difftest.passes.guilty import judge  # noqa: E402
+from difftest.passes.module_runs import ModuleRun  # noqa: E402
 
 SLICES = """HloModule slices
 

@@ -100,8 +100,7 @@ def environment(**words: str) -> Answer:
 
 def still(case: Case, name: str) -> Outcome:
     """Everything is computed with a learning rate of 0."""
-    training = msgspec.structs.replace(case.training, learning_rate=0.0)
-    return right(msgspec.structs.replace(case, training=training), name)
+    return right(case.changed("training", learning_rate=0.0), name)
 
 
 def one_bit(case: Case, _name: str) -> Outcome:

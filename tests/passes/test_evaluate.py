@@ -9,8 +9,10 @@ import pytest
 
 from difftest.passes.arrays import NotEvaluatedError
 from difftest.passes.evaluate import evaluate
-from difftest.passes.guilty import ModuleRun, drawn, judge
-from difftest.passes.hlo import UnreadableError, parse, without_origins, written
+from difftest.passes.guilty import judge
+from difftest.passes.hlo import UnreadableError
+from difftest.passes.hlo_text import parse, without_origins, written
+from difftest.passes.module_runs import ModuleRun, drawn
 from difftest.passes.shardings import sharding_of
 from difftest.passes.snapshots import Dump, Snapshot, announced, read_dumps
 

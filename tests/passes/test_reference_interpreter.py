@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pass_programs import SCRIPT
 
 from difftest.passes.evaluate import evaluate
-from difftest.passes.hlo import parse
+from difftest.passes.hlo_text import parse
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from difftest.jobs.campaign import storage
 from difftest.records import disk, index, resume, traces
 from difftest.records.corpus import CORPUS, DAMAGED, FINDING, LOCK, OBSERVATIONS, REDUCED, Corpus
 from difftest.records.damaged import set_aside
-from difftest.reduce.journal import Journal
+from difftest.reduce.journal import ReductionJournal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def test_a_link_anywhere_in_a_corpus_is_refused_and_not_followed(
 
 def appended(file: Path) -> None:
     """Writes to a journal that became `file` after it was read."""
-    journal = Journal(file.with_name("none"))
+    journal = ReductionJournal(file.with_name("none"))
     journal._file = file  # noqa: SLF001
     journal.add("0" * 12, shows=True)
 

@@ -29,11 +29,11 @@ from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.records import announced, disk
 from difftest.records import corpus as corpus_module
 from difftest.records.corpus import Corpus
-from difftest.records.definition import Definition, versions
+from difftest.records.definition import CampaignDefinition, versions
 from difftest.records.observation import Observation, read_observations
 from difftest.records.resume import resumed
 
-DEFINED = Definition(
+DEFINED = CampaignDefinition(
     seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"}
 )
 
@@ -360,7 +360,7 @@ def test_the_definition_of_a_campaign_is_kept_beside_its_runs(tmp_path: Path) ->
     corpus.prepare()
     DEFINED.keep(corpus)
     kept = (tmp_path / "observations" / f"{DEFINED.name}.json").read_bytes()
-    assert msgspec.json.decode(kept, type=Definition) == DEFINED
+    assert msgspec.json.decode(kept, type=CampaignDefinition) == DEFINED
     assert list(corpus.observations()) == []
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 from generated_cases import ALONE
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from quiet_draws import quietly
 from sample_programs import a_program, an_operator
 from samples import a_case, experts_case, tensor_parallel_case
 
-from difftest.cases.case import Case, Data, Training, uneven_cuts
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.activation import Activation
@@ -32,10 +34,11 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
 from difftest.cases.pipelining import Pipeline
+from difftest.cases.resets import option_resets
 from difftest.cases.wrapping import Dispatch, Regions, Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.reduce.candidate import Candidate
-from difftest.reduce.journal import Journal
+from difftest.reduce.journal import ReductionJournal
 from difftest.reduce.measure import is_less, measure
 from difftest.reduce.placed import edited, put_together, taken_apart
 from difftest.reduce.search import BUDGET, Reduced, reduce
@@ -149,9 +152,7 @@ PROGRAM = a_program(
     *(an_operator("sin", operands={name: Operand(shape=(4, 3)) for name in ("input", "unused")}),) * 2
 )
 """Its simplifications are tested in `test_reduce_programs`."""
-UNUSED = msgspec.structs.replace(
-    PROGRAM, training=msgspec.structs.replace(PROGRAM.training, loss="first_cotangent")
-)
+UNUSED = PROGRAM.changed("training", loss="first_cotangent")
 rich = pytest.mark.parametrize("case", RICH, ids=range(len(RICH)))
 
 
@@ -167,11 +168,7 @@ def assert_simpler_and_valid(case: Case) -> None:
 
 
 @pytest.mark.long
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
+@quietly()
 @given(cases(paths=ALONE))
 def test_every_candidate_of_a_generated_case_is_valid_and_simpler(case: Case) -> None:
     assert_simpler_and_valid(case)
@@ -202,7 +199,7 @@ def test_a_fault_of_every_case_reduces_to_one_small_layer_on_one_device(case: Ca
     assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)
     assert max(layer.inputs, layer.outputs) <= 4
     assert result.case.model.sequence == 0
-    assert list(result.case.option_resets()) == []
+    assert list(option_resets(result.case)) == []
     assert result.case.dtype == "float32"
     # Stages go by themselves: on one device their backend runs a case that has some, and no other.
     assert result.evaluations <= 4 + (case.staged is not None and case.world_size > 1)
@@ -456,7 +453,7 @@ def test_an_interrupted_reduction_resumes_where_it_stopped(tmp_path: Path) -> No
     whole = reduced(case, cut)
     spent, result = 0, None
     while result is None or not result.complete:
-        result = reduced(case, cut, budget=5, journal=Journal(file))
+        result = reduced(case, cut, budget=5, journal=ReductionJournal(file))
         spent += result.evaluations
     assert (result.case, result.conditions, spent) == (whole.case, whole.conditions, whole.evaluations)
 
@@ -472,9 +469,9 @@ def test_an_infrastructure_error_ends_a_reduction_and_keeps_its_journal(tmp_path
         return cut(case)
 
     with pytest.raises(InfrastructureError, match="a node was lost"):
-        reduce(a_decoder(), shows, journal=Journal(file))
+        reduce(a_decoder(), shows, journal=ReductionJournal(file))
     assert len(file.read_text().splitlines()) == 5
-    whole, rest = reduced(a_decoder(), cut), reduced(a_decoder(), cut, journal=Journal(file))
+    whole, rest = reduced(a_decoder(), cut), reduced(a_decoder(), cut, journal=ReductionJournal(file))
     assert (rest.case, rest.evaluations) == (whole.case, whole.evaluations - 5)
 
 
@@ -485,21 +482,21 @@ def test_an_incomplete_last_line_of_a_journal_is_ignored_and_other_damage_is_set
     tmp_path: Path, content: bytes
 ) -> None:
     file = tmp_path / "reduction.jsonl"
-    Journal(file).add("0" * 12, shows=True)
+    ReductionJournal(file).add("0" * 12, shows=True)
     with file.open("ab") as lines:
         lines.write(b'{"case": "1')
-    assert (Journal(file).get("0" * 12), Journal(file).get("1" * 12)) == (True, None)
+    assert (ReductionJournal(file).get("0" * 12), ReductionJournal(file).get("1" * 12)) == (True, None)
     file.write_bytes(content)
     kept = tmp_path / "reduction.jsonl.damaged"
-    journal = Journal(file)
+    journal = ReductionJournal(file)
     assert re.fullmatch(
         rf"{file} is no journal of a reduction: .*; moved to {kept}, and the reduction starts anew",
         journal.damage,
     )
     assert (journal.get("0" * 12), kept.read_bytes(), file.exists()) == (None, content, False)
     journal.add("1" * 12, shows=False)
-    assert (Journal(file).get("1" * 12), Journal(file).damage) == (False, "")
-    Journal(tmp_path / "none.jsonl").close()
+    assert (ReductionJournal(file).get("1" * 12), ReductionJournal(file).damage) == (False, "")
+    ReductionJournal(tmp_path / "none.jsonl").close()
     assert not (tmp_path / "none.jsonl").exists()
 
 

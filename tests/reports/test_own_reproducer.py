@@ -124,8 +124,7 @@ def test_a_model_whose_reference_no_script_can_have_is_refused(
 def test_the_users_mean_over_targets_is_divided_by_their_global_count(
     case: Case, tmp_path: Path, backend: str
 ) -> None:
-    training = msgspec.structs.replace(case.training, loss="own")
-    over_rows = msgspec.structs.replace(case, training=training)
+    over_rows = case.changed("training", loss="own")
     over_targets = of_layer(over_rows, tmp_path, mean_over="targets")
     scripts = [tidied(render(one, backend, spoken(CLIPPED), "a title")) for one in (over_rows, over_targets)]
     share, count = (

@@ -1,11 +1,11 @@
 """Reproducer scripts of building blocks, which hold a block's own class."""
 
 import ast
-import importlib.util
 from collections.abc import Iterator
 
 import pytest
 from forked_scripts import run_forked
+from installed_packages import skip_without
 from samples import a_case
 from test_reproducer import imported
 
@@ -22,7 +22,7 @@ from workers.backends import candidates
 
 OURS = {"difftest", "generators", "workers", "reports"}
 CASES = 150
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_torch = skip_without("torch")
 
 
 def cases(backend: str) -> Iterator[tuple[str, Case]]:

@@ -2,12 +2,12 @@
 
 import ast
 import dataclasses
-import importlib.util
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 from forked_scripts import run_forked
+from installed_packages import skip_without
 from samples import a_case
 
 from difftest.cases.case import Case, Training
@@ -25,7 +25,7 @@ from reports.reproducer.reproducer import render
 CASES = 100
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)
 SGD = "optimizer = torch.optim.SGD(model.parameters()"
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_torch = skip_without("torch")
 
 
 def featured(*used: Feature, optimizer: str = "sgd") -> Case:

@@ -1,12 +1,12 @@
 """Scripts of pipelines: the stages, the schedule and what is shared, and which cases no script has."""
 
 import ast
-import importlib.util
 from typing import Any
 
 import msgspec
 import pytest
 from forked_scripts import run_forked
+from installed_packages import skip_without
 from samples import a_case
 
 from difftest.cases.case import Case, Training
@@ -21,7 +21,7 @@ from reports.reproducer.reproducer import render
 GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-3)
 OUTPUT = Fault(kind="numbers", stage=Stage.FORWARD, step=0, tensor="output", tolerance=1e-3)
 R = Replicate()
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_torch = skip_without("torch")
 
 
 def piped(*axes: tuple[str, int], training: Training | None = None, **options: object) -> Case:

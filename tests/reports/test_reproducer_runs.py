@@ -1,12 +1,11 @@
 """Reproducer scripts run for faults in the pinned torch and torch_xla, and for healthy cases."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 from forked_scripts import run_forked
-from installed_packages import needs
+from installed_packages import needs, skip_without
 from pieces_of_sequences import GRID, in_pieces
 from sample_scripts import LEARNED, OPERATIONS, collective_case, plan
 from samples import DEEP, a_case, tensor_parallel_case
@@ -22,10 +21,8 @@ from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-needs_xla = pytest.mark.skipif(
-    importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
-)
+needs_torch = skip_without("torch")
+needs_xla = skip_without("torch_xla")
 
 CLIPPED = a_case(DEEP, training=Training(clip_norm=0.25))
 UNEVEN = a_case(training=Training(loss="cross_entropy"), fed=Data(batch=3))

@@ -17,7 +17,7 @@ import difftest
 from difftest.ground.errors import UsageError
 from difftest.runs import layout
 from difftest.runs.layout import BUCKETS
-from difftest.runs.read import Whole, read
+from difftest.runs.read import WholeTensor, read
 from workers.runs import sketching
 from workers.runs.sketching import Signs
 
@@ -92,7 +92,7 @@ def equal(one: list[Tensor], two: list[Tensor]) -> bool:
     return all(torch.equal(first, second) for first, second in zip(one, two, strict=True))
 
 
-def owners(wholes: dict[Any, Whole], kind: str) -> list[str]:
+def owners(wholes: dict[Any, WholeTensor], kind: str) -> list[str]:
     return [owner + place for which, owner, place in wholes if which == kind]
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import difftest
 from difftest.runs import layout
-from difftest.runs.read import Whole, read
+from difftest.runs.read import WholeTensor, read
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def train(
 
 
 def owners(folder: Path, kind: str) -> list[str]:
-    wholes: dict[Any, Whole] = read(folder).whole(1)
+    wholes: dict[Any, WholeTensor] = read(folder).whole(1)
     return [owner + place for which, owner, place in wholes if which == kind]
 
 

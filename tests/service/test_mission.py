@@ -1,12 +1,12 @@
 """The faults that difftest was made for: the case in docs/mission.toml shows each one, with its blame."""
 
-import importlib.util
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
+from installed_packages import skip_without
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
@@ -20,7 +20,7 @@ from workers.isolate import sandbox
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xla,
-    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"),
+    skip_without("torch_xla"),
 ]
 
 MISSION = Path(__file__).parents[2] / "docs" / "mission.toml"

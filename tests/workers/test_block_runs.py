@@ -4,8 +4,9 @@ from unittest import mock
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from quiet_draws import quietly
 from real_runs import agrees, oracle_trace
 
 from difftest.cases import block as blocks
@@ -29,7 +30,7 @@ OF_TORCH = {"LSTM": torch.nn.modules.rnn.LSTM, "GRU": torch.nn.modules.rnn.GRU}
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@quietly(25)
 @given(data=st.data())
 def test_a_module_has_the_tensors_and_the_shapes_that_its_block_declares(
     name: str, data: st.DataObject

@@ -3,13 +3,12 @@
 Every operation, reduction and form, bit for bit, and what XLA compiles them to.
 """
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from installed_packages import needs
+from installed_packages import needs, skip_without
 from real_runs import oracle_trace
 from samples import a_case
 
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 XLA = [
     pytest.mark.xla,
-    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"),
+    skip_without("torch_xla"),
 ]
 BACKENDS = ["torch_ddp", pytest.param("xla_replica", marks=XLA), pytest.param("xla_spmd", marks=XLA)]
 
@@ -145,7 +144,7 @@ def test_backends_of_whole_tensors_refuse_collectives() -> None:
     ],
 )
 @pytest.mark.xla
-@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
+@skip_without("torch_xla")
 def test_the_compiler_emits_collectives_for_the_annotated_program(
     operation: str, instruction: str, least: int, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def over_more_ranks(case: Case) -> Case:
     """Twice as many ranks, each with half the rows."""
     ((name, ranks), *others) = case.layout.mesh.axes
     mesh = Mesh(((name, 2 * ranks), *others))
-    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, mesh=mesh))
+    return case.changed("layout", mesh=mesh)
 
 
 def over_permuted_ranks(case: Case) -> Case:

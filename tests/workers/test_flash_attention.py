@@ -3,14 +3,14 @@
 What its path draws, and how each side's wrapper gets the layout.
 """
 
-import importlib.util
-
 import msgspec
 import numpy as np
 import pytest
 from flash_cases import BY_HEADS, CASES, GRID, flash
 from generated_cases import GeneratedCases
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from installed_packages import skip_without
+from quiet_draws import quietly
 from samples import a_case
 
 from difftest.cases.case import Case
@@ -29,20 +29,15 @@ from workers.xla import pallas
 from workers.xla.flash import partition_spec
 
 S0, S1, R = Shard(0), Shard(1), Replicate()
-quietly = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
 
-torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+torch_needed = skip_without("torch")
 
 
 def attentions(case: Case) -> list[FlashAttention]:
     return list(case.model.flash_attentions.values())
 
 
-@quietly
+@quietly()
 @given(cases(paths=("flash_attention",)))
 def test_every_query_has_a_key_and_every_bias_a_scale_that_is_a_power_of_two(case: Case) -> None:
     for layer in attentions(case):
@@ -50,7 +45,7 @@ def test_every_query_has_a_key_and_every_bias_a_scale_that_is_a_power_of_two(cas
         assert not layer.bias or (layer.scale and np.log2(layer.scale).is_integer())
 
 
-@quietly
+@quietly()
 @given(cases(paths=("flash_attention",)))
 def test_data_axes_shard_the_batch_and_tp_shards_all_heads_or_none(case: Case) -> None:
     for (name, _), placement in zip(case.layout.mesh.axes, case.layout.batch, strict=True):
@@ -66,7 +61,7 @@ def test_data_axes_shard_the_batch_and_tp_shards_all_heads_or_none(case: Case) -
 
 
 @pytest.mark.long
-@quietly
+@quietly()
 @given(cases(paths=("flash_attention",)))
 def test_a_run_is_small_enough_for_the_interpreter(case: Case) -> None:
     ranks = max(

@@ -1,10 +1,9 @@
 """Flash attention in real processes, on both sides."""
 
-import importlib.util
-
 import msgspec
 import pytest
 from flash_cases import CASES, SINGLE_PRECISION, flash
+from installed_packages import skip_without
 from real_runs import agrees, greatest_relative_error, relative_errors
 from samples import a_case
 
@@ -25,11 +24,8 @@ from workers.xla.flash import partition_spec
 
 pytestmark = pytest.mark.slow
 
-torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-kernels_needed = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("torch_xla", "jax")),
-    reason="torch_xla or jax is not installed",
-)
+torch_needed = skip_without("torch")
+kernels_needed = skip_without("torch_xla", "jax")
 
 
 EVERY = pytest.mark.parametrize("name", sorted(CASES))

@@ -3,14 +3,13 @@
 The GPUs that are counted, JAX's share of them, and the meaning of their errors.
 """
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from installed_packages import needs
+from installed_packages import needs, skip_without
 from samples import a_case
 
 from difftest.cases.layers.collective import Collective
@@ -22,7 +21,7 @@ from workers import gpus
 from workers.backends import torchax
 from workers.xla import devices
 
-torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+torch_needed = skip_without("torch")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_the_whole_batch_and_a_batch_on_every_rank_give_other_numbers(
     (apart, *_) = cases_of(tmp_path, monkeypatch, "data_parallel", by_rank=True)
     assert apart.model.own
     layer = msgspec.structs.replace(apart.model.own, by_rank=False)
-    whole = msgspec.structs.replace(apart, model=msgspec.structs.replace(apart.model, layers=(layer,)))
+    whole = apart.changed("model", layers=(layer,))
     outputs = []
     for case in (apart, whole):
         trace = oracle_trace(case)

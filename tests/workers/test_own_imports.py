@@ -38,7 +38,7 @@ def of_source(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Case:
     case = own_case(folder)
     files = {"model.py": sources.digest(written(folder, text))}
     layer = msgspec.structs.replace(case.model.layers[0], files=files)
-    return msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=(layer,)))
+    return case.changed("model", layers=(layer,))
 
 
 def test_the_installed_packages_that_a_model_imports_at_its_top_are_preloaded(

@@ -257,7 +257,7 @@ def test_gradients_at_infinities_are_torchs() -> None:
     drawn = (twin(case_at(SEED, index, paths=("operators",), max_world_size=2)) for index in range(PROGRAMS))
     reference = backends.load("definitions")
     case = next(case for case in drawn if not reference.unsupported(case))
-    infinite = msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, regime="nonfinite"))
+    infinite = case.changed("data", regime="nonfinite")
     words = [ran(one, reference).environment[definition.COMPUTED] for one in (case, infinite)]
     assert ["without derivatives" in computed for computed in words] == [False, True]
 

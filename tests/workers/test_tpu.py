@@ -12,6 +12,7 @@ from flash_cases import flash
 from real_runs import agrees
 
 from difftest.cases.case import Case
+from difftest.cases.resets import option_resets
 from difftest.ground import plugins
 from difftest.judge.outcome import Trace
 from generators.cases import case_at
@@ -36,7 +37,7 @@ def supported(backend: str) -> Iterator[Case]:
     usual = (
         case
         for case in drawn
-        if case.world_size == CHIPS and case.dtype == "float32" and not list(case.option_resets())
+        if case.world_size == CHIPS and case.dtype == "float32" and not list(option_resets(case))
     )
     return (case for case in usual if takes(case) is None)
 

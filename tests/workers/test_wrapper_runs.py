@@ -229,7 +229,7 @@ def test_collectives_that_other_paths_lack_agree_without_strides(operation: str)
     case = strided(operation)
     first, *others = case.model.layers
     plain = msgspec.structs.replace(first, memory=msgspec.UNSET)
-    case = msgspec.structs.replace(case, model=msgspec.structs.replace(case.model, layers=(plain, *others)))
+    case = case.changed("model", layers=(plain, *others))
     assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
 
 

@@ -1,9 +1,8 @@
 """The XLA backends in real processes, against the oracle."""
 
-import importlib.util
-
 import numpy as np
 import pytest
+from installed_packages import skip_without
 from real_runs import greatest_relative_error
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
@@ -21,7 +20,7 @@ from workers.xla import devices, sharding
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xla,
-    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"),
+    skip_without("torch_xla"),
 ]
 
 

@@ -3,11 +3,11 @@
 The tests show which of these work, and where the others fail.
 """
 
-import importlib.util
 from itertools import product
 
 import msgspec
 import pytest
+from installed_packages import skip_without
 from real_runs import agrees, greatest_relative_error, shared
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
@@ -27,9 +27,7 @@ from workers.isolate import sandbox
 pytestmark = pytest.mark.slow
 
 xla = pytest.mark.xla
-installed = pytest.mark.skipif(
-    importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
-)
+installed = skip_without("torch_xla")
 
 TALL = Model(layers=(Linear(inputs=4, outputs=8), Activation(function="tanh"), Linear(inputs=8, outputs=9)))
 CONVERSIONS = ("redistribute", "full_tensor", "to_local")

@@ -4,7 +4,6 @@ On CPU the replicas run behind a compile gate.
 """
 
 import contextlib
-import importlib.util
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import TypeVar
 
 import psutil
 import pytest
+from installed_packages import skip_without
 from samples import a_case, tensor_parallel_case
 
 from difftest.cases.case import Case, Data, Training
@@ -47,9 +47,7 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 
 def real(test: Test) -> Test:
     """Mark a test that runs real replicas."""
-    missing = importlib.util.find_spec("torch_xla") is None
-    installed_only = pytest.mark.skipif(missing, reason="torch_xla is not installed")
-    marked: Test = pytest.mark.slow(pytest.mark.xla(installed_only(test)))
+    marked: Test = pytest.mark.slow(pytest.mark.xla(skip_without("torch_xla")(test)))
     return marked
 
 

@@ -1,12 +1,11 @@
 """How SPMD programs start on XLA, in real processes: allowed orders agree, and one order crashes."""
 
-import importlib.util
 import shutil
 from typing import Any
 
 import msgspec
 import pytest
-from installed_packages import needs
+from installed_packages import needs, skip_without
 from real_runs import greatest_relative_error
 from sharded_cases import CASES, a_sharded_case
 
@@ -26,7 +25,7 @@ from workers.isolate import sandbox
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xla,
-    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"),
+    skip_without("torch_xla"),
 ]
 
 TOLERANCE = 2e-6

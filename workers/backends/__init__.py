@@ -84,7 +84,8 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
     plugins.require(__name__, map(_without_environment, wanted), allowed)
     loaded = {name: load(name) for name in wanted or allowed}
-    return {name: backend for name, backend in loaded.items() if wanted or _is_usual(backend.PROFILE)}
+    special = {name for name, own in loaded.items() if own.PROFILE.extras or own.PROFILE.only_named}
+    return {name: backend for name, backend in loaded.items() if wanted or name not in special}
 
 
 def all_backends() -> dict[str, Backend]:
@@ -107,10 +108,6 @@ def mechanisms(names: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, str]
     """Of these backends those with `PROFILE.mechanisms`, and the mechanisms."""
     profiles = {name: profile(name) for name in names}
     return {name: one.mechanisms for name, one in profiles.items() if one.mechanisms}
-
-
-def _is_usual(profile: Profile) -> bool:
-    return not (profile.extras or profile.only_named)
 
 
 def _without_environment(name: str) -> str:

@@ -35,7 +35,7 @@ def _no_pieces(case: Case, pieces: int) -> str | None:
         return f"cuts the sequence over the axis {AXIS}; the layout does not"
     if case.world_size > 1 and {AXIS, *layout.batch_axes} != {*layout.mesh.names}:
         return f"the axes beside {AXIS} cut the batch by rows; the layout has another use for one"
-    pieces *= dict(layout.mesh.axes).get(AXIS, 1)
+    pieces *= layout.mesh.size(AXIS)
     if not case.model.sequence or case.model.sequence % pieces:
         return f"takes sequences of a multiple of {pieces} positions; the model's has {case.model.sequence}"
     return None
@@ -69,9 +69,9 @@ def wrapped(member: process_groups.Member) -> "Session":
     if case.world_size == 1 or case.layout.replicates:
         quiet = partial(torch_ddp.quiet, case.replication)
         return process_groups.local_session(member, partial(torch_ddp.place, member), quiet)
-    sharded = process_groups.local_session(member, partial(_shard, member), partial(torch_fsdp.quiet, case))
+
+    def place(module: "nn.Module") -> "nn.Module":
+        return torch_fsdp.shard(case, module.to(member.device), member.mesh)
+
+    sharded = process_groups.local_session(member, place, partial(torch_fsdp.quiet, case))
     return torch_fsdp.with_options(case, sharded)
-
-
-def _shard(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
-    return torch_fsdp.shard(member.case, module.to(member.device), member.mesh)

@@ -7,20 +7,16 @@ device: operators, derivatives, compositions and optimizers of the oracle are to
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.twins import no_twin
 from difftest.ground import installed
-from difftest.judge.outcome import Trace
 from workers import sides
 from workers.backends import oracle
 from workers.references import definition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from workers.training.session import Session
 
 TITLE = "the definitions in numpy and JAX"
@@ -41,8 +37,4 @@ def unsupported(case: Case) -> str | None:
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Joins as the oracle does; what is kept of its run are the definitions beside it."""
     with oracle.session(case, rank, rendezvous) as joined:
-        yield replace(joined, replay=partial(_defined, case))
-
-
-def _defined(case: Case, train: "Callable[[Session], Trace]", joined: "Session") -> Trace:
-    return definition.defined(case, train(joined))
+        yield replace(joined, replay=lambda train, own: definition.defined(case, train(own)))

@@ -77,7 +77,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         spelled=False,
         operators=Operators(route=by_rows),
         replay=lambda train, joined: _with_noise(case, train, joined),
-        environment=_environment(),
+        environment={"torch": torch.__version__, "device": "cpu"},
     )
 
 
@@ -166,9 +166,3 @@ def _flushed_below(case: Case, name: str) -> float:
     """The magnitude below which XLA on CPU takes an operand's values for zero; 0 where it takes none."""
     dtype = case.model.dtypes(case.dtype)[name]
     return PRECISIONS[dtype].flushed if dtype in PRECISIONS else 0.0
-
-
-def _environment() -> dict[str, str]:
-    import torch
-
-    return {"torch": torch.__version__, "device": "cpu"}

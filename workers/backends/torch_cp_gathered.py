@@ -43,12 +43,12 @@ def session(
     case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
 ) -> Iterator["Session"]:
     """Joins the process group and wraps the module over all ranks."""
-    from workers.torch.flash import Attention
+    from workers.torch.flash import KernelAttention
 
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
         joined = _context.wrapped(member)
         if case.world_size == 1:  # no axis has pieces
             yield joined
             return
-        attend = ring.GatheredKeys(member.mesh[ring.AXIS], Attention(case, joined.environment)).attend
+        attend = ring.GatheredKeys(member.mesh[ring.AXIS], KernelAttention(case, joined.environment)).attend
         yield replace(joined, operators=replace(joined.operators, attend=attend))

@@ -20,7 +20,7 @@ from workers import sides
 from workers.torch import devices, process_groups, strided
 from workers.torch.shares import share
 from workers.training import redistribution, regions
-from workers.training.pieces import dtensor_placements
+from workers.training.pieces import dtensor_placements, full
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -69,7 +69,7 @@ def session(
             feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
             read=partial(process_groups.read, member, readers=readers),
             device=member.device.type,
-            total=_total,
+            total=full,
             loss=_loss if apart else None,
             quiet=(lambda _module, _last: loss_parallel()) if apart else lambda _module, _last: nullcontext(),
             operators=replace(
@@ -134,11 +134,11 @@ def _distributed(
     if reverse:
         where = strided.reversed_cuts(where, case.layout.mesh)
         own = strided.held(tensor.shape, where, case.layout.mesh, member.rank)
-        held = tensor[np.ix_(*own)].to(member.device)
+        piece = tensor[np.ix_(*own)].to(member.device)
     else:
-        held = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
+        piece = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
     shape, stride = tensor.shape, tensor.stride()
-    return DTensor.from_local(held, member.mesh, where, run_check=False, shape=shape, stride=stride)
+    return DTensor.from_local(piece, member.mesh, where, run_check=False, shape=shape, stride=stride)
 
 
 def _through(
@@ -160,9 +160,3 @@ def _loss(case: Case, output: "Tensor", targets: "Tensor", count: int) -> "Tenso
 
     cut = cast("DTensor", output).redistribute(placements=[Shard(output.dim() - 1)])
     return parallel_loss.loss_of(case, cut, targets, count)
-
-
-def _total(loss: "Tensor") -> "Tensor":
-    from torch.distributed.tensor import DTensor
-
-    return loss.full_tensor() if isinstance(loss, DTensor) else loss

@@ -65,10 +65,6 @@ class _Host:
         return devices.find(case, rank) if on_gpu() else torch.device("cpu")
 
 
-def _facts(device: "torch.device") -> dict[str, str]:
-    return devices.describe(device) if device.type == "cuda" else {"device": "cpu"}
-
-
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Places nothing: the module stays as it was made, in float64, on one device."""
@@ -82,6 +78,8 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
         return sharded(tensor, alone, {0: values(tensor.detach().cpu()).copy()})
 
     with process_groups.joined(case, rank, rendezvous, kind=_Host()) as member:
+        on_cuda = member.device.type == "cuda"
+        facts = devices.describe(member.device) if on_cuda else {"device": "cpu"}
         yield Session(
             dtype=torch.float64,
             wide=True,
@@ -89,5 +87,5 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
             feed=lambda tensor: tensor.to(member.device),
             read=read,
             device=member.device.type,
-            environment={"torch": torch.__version__, **_facts(member.device)},
+            environment={"torch": torch.__version__, **facts},
         )

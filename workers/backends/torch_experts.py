@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.routed_experts import RoutedExperts
-from difftest.cases.layout import Placement, Replicate, Shard
+from difftest.cases.layout import Replicate, Shard
 from difftest.cases.routed import EXPERTS, SHARDS, TENSOR, routed, shards_others
 from workers import sides
 from workers.backends import torch_ddp, torch_fsdp
 from workers.torch import devices, process_groups
-from workers.training.pieces import dtensor_placements
+from workers.training.pieces import dtensor_placements, full
 from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _no_mesh(case: Case) -> str | None:
     if names not in MESHES:
         allowed = ", ".join(" x ".join(mesh) for mesh in MESHES)
         return f"places experts over {allowed}; the layout has other axes"
-    if any(at != _batch(name) for name, at in zip(names, case.layout.batch, strict=True)):
+    if case.layout.batch != tuple(Replicate() if name == TENSOR else Shard(0) for name in names):
         return "rows are cut over dp_shard and ep, and whole over tp"
     return "ranks that gather rows need equally many" if case.part_rows % case.layout.data_ranks else None
 
@@ -91,10 +91,6 @@ def _experts_misplaced(case: Case) -> str | None:
         if over.dim and torch_fsdp.uneven(case, name, over.dim):
             return "fully_shard cuts other dims than the first only evenly"
     return None
-
-
-def _batch(axis: str) -> Placement:
-    return Replicate() if axis == TENSOR else Shard(0)
 
 
 @contextmanager
@@ -201,7 +197,6 @@ class _Placing:
     def clip(self, parameters: "Iterator[nn.Parameter]", norm: float) -> None:
         """By the norm over experts and all else, which lie on different meshes: the sum of both squares."""
         import torch
-        from torch.distributed.tensor import DTensor
         from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
         own = {*self.routed}
@@ -212,7 +207,6 @@ class _Placing:
         norms = [
             get_total_norm([one.grad for one in group if one.grad is not None]) for group in groups if group
         ]
-        whole = [one.full_tensor() if isinstance(one, DTensor) else one for one in norms]
-        total = torch.linalg.vector_norm(torch.stack(whole))
+        total = torch.linalg.vector_norm(torch.stack([full(one) for one in norms]))
         for group in groups:
             clip_grads_with_norm_(group, norm, total)

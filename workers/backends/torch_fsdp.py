@@ -71,7 +71,7 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
             continue
         placements = by_axis(case, name)
         *before, last = (placements[axis] for axis in axes)
-        if isinstance(last, Replicate) and dict(case.layout.mesh.axes)[axes[-1]] > 1:
+        if isinstance(last, Replicate) and case.layout.mesh.size(axes[-1]) > 1:
             return "fully_shard shards every parameter over its axis; the layout replicates one"
         if any(isinstance(p, Shard) for p in before):
             return "fully_shard shards over one axis; the layout shards a parameter over two"
@@ -116,7 +116,7 @@ def _averaging(session: "Session", ignored: str) -> "Session":
     """The session that averages the gradients of an ignored parameter, as the program has to."""
     from torch import distributed
 
-    from workers.training.train import parameters
+    from workers.training.wrapped_names import parameters
 
     def after(stage: "Stage", _step: int, module: "nn.Module", _optimizer: "torch.optim.Optimizer") -> None:
         gradient = parameters(module)[ignored].grad

@@ -55,12 +55,8 @@ def _no_stages(case: Case) -> str | None:
         return "a stage is given what the one before gives; a layer reads more of the batch"
     if case.data.learnable or case.training.checkpointing or case.model.statistics():
         return "stages are not trained to the end, computed again, nor have they buffers here"
-    return _alone_without_parameters(case)
-
-
-def _alone_without_parameters(case: Case) -> str | None:
-    assert case.staged  # noqa: S101  it has stages
-    ranks = dict(case.layout.mesh.axes)[AXIS]
+    assert case.staged  # noqa: S101  looked up above
+    ranks = case.layout.mesh.size(AXIS)
     trained = {int(name.partition(".")[0]) for name in case.model.parameters()}
     having = case.staged.ranks_with(trained, len(case.model.layers), ranks)
     return "an optimizer needs parameters; a rank has none" if len(having) < ranks else None

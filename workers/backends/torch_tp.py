@@ -7,7 +7,7 @@ without the optimizer's knowledge.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,10 +19,11 @@ from workers import sides
 from workers.backends import torch_fsdp
 from workers.torch import devices, process_groups
 from workers.training import tp_plan
+from workers.training.pieces import full
 from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from workers.training.session import Session
 
@@ -56,7 +57,9 @@ def session(
     with process_groups.joined(case, rank, rendezvous, _mesh(case), kind) as member:
         sharded = bool(_data_axes(case))
         joined = process_groups.local_session(
-            member, partial(_place, member), partial(torch_fsdp.quiet, case) if sharded else _always
+            member,
+            partial(_place, member),
+            partial(torch_fsdp.quiet, case) if sharded else lambda *_: nullcontext(),
         )
         joined = torch_fsdp.with_options(case, joined) if sharded else joined
         yield _with_classes_apart(joined) if case.cut_by.loss != "whole" and case.world_size > 1 else joined
@@ -76,20 +79,10 @@ def _with_classes_apart(session: "Session") -> "Session":
     return replace(
         session,
         loss=parallel_loss.loss_of,
-        whole=_whole,
-        total=lambda loss: session.total(_whole(loss)),
+        whole=full,
+        total=lambda loss: session.total(full(loss)),
         quiet=quiet,
     )
-
-
-def _whole(tensor: "Tensor") -> "Tensor":
-    from torch.distributed.tensor import DTensor
-
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]:  # noqa: FBT001
-    return nullcontext()
 
 
 def _no_clipping(case: Case) -> str | None:

@@ -182,6 +182,8 @@ def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -
 
 
 def _place(world: _World, module: "nn.Module") -> "nn.Module":
+    import jax
+
     from workers.training.build import tie_again
 
     module = module.to("jax")
@@ -191,15 +193,10 @@ def _place(world: _World, module: "nn.Module") -> "nn.Module":
         **dict(module.named_buffers(remove_duplicate=False)),
     }
     for name, placements in world.case.layout.parameters.items():
-        held = tensors[name]
-        held.apply_jax_(_device_put(world.sharding(held.dim(), placements)))
+        tensor = tensors[name]
+        where = world.sharding(tensor.dim(), placements)
+        tensor.apply_jax_(partial(jax.device_put, device=where))
     return module
-
-
-def _device_put(where: Any) -> Any:  # noqa: ANN401
-    import jax
-
-    return lambda array: jax.device_put(array, where)
 
 
 def _differentiate(
@@ -213,7 +210,7 @@ def _differentiate(
     from torch.nn.utils import stateless
     from torchax import interop
 
-    held = dict(module.named_parameters())
+    parameters = dict(module.named_parameters())
     buffers = {name: one for name, one in module.named_buffers() if one.is_floating_point() or not one.dim()}
 
     def loss(
@@ -229,12 +226,12 @@ def _differentiate(
     outputs, losses = [], []
     for part in parts:
         fed = [world.put(tensor, world.case.layout.batch) for tensor in part]
-        (own, (output, after)), gradients = step(held, buffers, fed)
+        (own, (output, after)), gradients = step(parameters, buffers, fed)
         for name, buffer in buffers.items():
             buffer.copy_(after[name])
         outputs.append(output)
         losses.append(own)
-        for name, parameter in held.items():
+        for name, parameter in parameters.items():
             parameter.grad = gradients[name] if parameter.grad is None else parameter.grad + gradients[name]
     return outputs, sum(losses[1:], losses[0])
 
@@ -264,14 +261,8 @@ def _describe() -> dict[str, str]:
         "device": jax.devices()[0].platform,
         "kind": jax.devices()[0].device_kind,
         "devices": str(len(jax.devices())),
-        "partitioner": _partitioner(),
+        "partitioner": "shardy" if jax.config.jax_use_shardy_partitioner else "gspmd",
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "matmul_precision": str(jax.config.jax_default_matmul_precision),
         **installed.versions("torch", "torchax", "jax", "jaxlib"),
     }
-
-
-def _partitioner() -> str:
-    import jax
-
-    return "shardy" if jax.config.jax_use_shardy_partitioner else "gspmd"

@@ -1,7 +1,7 @@
 """Checkpoints as files, one file a format: what `difftest checkpoints` compares.
 
-To add a format, add a file here that satisfies `Format`. No code of a checkpoint runs: what a pickle may name
-are tensors and plain values, and anything else is refused.
+To add a format, add a file here that satisfies `CheckpointFormat`. No code of a checkpoint runs: what a
+pickle may name are tensors and plain values, and anything else is refused.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from difftest.ground.errors import UsageError
 from difftest.runs.checkpoint import Checkpoint
 
 
-class Format(Protocol):
+class CheckpointFormat(Protocol):
     """What a file in this folder declares."""
 
     ORDER: int
@@ -28,9 +28,9 @@ class Format(Protocol):
         """The checkpoint at `path`; `UsageError` where it cannot be read."""
 
 
-def load(name: str) -> Format:
+def load(name: str) -> CheckpointFormat:
     """The format called `name`; `UsageError` when there is none."""
-    checkpoint_format: Format = plugins.load(__name__, name)
+    checkpoint_format: CheckpointFormat = plugins.load(__name__, name)
     return checkpoint_format
 
 

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from difftest.ground.errors import UsageError
 from difftest.ground.installed import how_to_install
 from difftest.runs.checkpoint import About, Checkpoint
@@ -61,7 +59,7 @@ def read(path: Path) -> Checkpoint:
                 offsets = begins.get(name, (0,) * len(sizes))
                 dtypes[name] = _dtype(part.get_dtype())
                 shapes.setdefault(name, []).append((offsets, sizes))
-                one = CheckpointShard(at=block(offsets, sizes), read=partial(_tensor, opened, name))
+                one = CheckpointShard(at=block(offsets, sizes), read=partial(opened.get_tensor, name))
                 shards.setdefault(name, []).append(one)
                 if len(shards[name]) > 1 and name not in begins:
                     msg = (
@@ -98,8 +96,8 @@ def _begins(file: Path, metadata: dict[str, str]) -> dict[str, tuple[int, ...]]:
     if SHARDING not in metadata:
         return {}
     try:
-        given = json.loads(metadata[SHARDING])
-        return {name: tuple(map(int, one["saved_offsets"])) for name, one in given.items()}
+        offsets = json.loads(metadata[SHARDING])
+        return {name: tuple(map(int, one["saved_offsets"])) for name, one in offsets.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"{str(file)!r} has a {SHARDING} that is not understood"
         raise UsageError(msg) from error
@@ -109,8 +107,3 @@ def _whole(blocks: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> tuple[int, 
     """The shape that some blocks fill."""
     ends = ([begin + size for begin, size in zip(*one, strict=True)] for one in blocks)
     return tuple(max(each) for each in zip(*ends, strict=True))
-
-
-def _tensor(opened: Any, name: str) -> Tensor:  # noqa: ANN401  a safe_open
-    tensor: Tensor = opened.get_tensor(name)
-    return tensor

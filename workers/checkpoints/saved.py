@@ -61,11 +61,6 @@ class _ShardedTensor(Tensor):
         raise TypeError(msg)
 
 
-def _attribute(*_: object) -> type[_Object]:
-    """What stands for `getattr`, by which sharded tensors name members of classes."""
-    return _Object
-
-
 _SHARDED = "torch.distributed._shard"
 
 STAND_INS: list[Any] = [
@@ -83,13 +78,13 @@ STAND_INS: list[Any] = [
             "torch.distributed.remote_device._remote_device",
         )
     ),
-    (_attribute, "builtins.getattr"),
+    (lambda *_: _Object, "builtins.getattr"),  # by which sharded tensors name members of classes
 ]
 """What sharded tensors name in a pickle, and what is made instead."""
 
 
 @dataclass(slots=True)
-class _Gathered:
+class _SavedTensors:
     """What the files have of each tensor."""
 
     tensors: dict[str, About] = field(default_factory=dict)
@@ -125,9 +120,13 @@ def _files(path: Path) -> list[Path]:
 
 def read(path: Path) -> Checkpoint:
     """Reads every file. Their tensors stay on the disk until they are compared."""
-    files = [part for file in ([path] if path.is_file() else _files(path)) for part in _parts(file)]
+    files = [
+        part
+        for file in ([path] if path.is_file() else _files(path))
+        for part in (listed(file) if file.name.endswith(INDEX) else [file])
+    ]
     ranks = [int(match[1]) for file in files if (match := RANK.search(file.name))]
-    gathered = _Gathered()
+    gathered = _SavedTensors()
     for number, file in enumerate(files):
         for name, leaf in _leaves(_loaded(file), ""):
             _add(gathered, name, leaf, ranks[number] if len(ranks) == len(files) else None)
@@ -138,11 +137,6 @@ def read(path: Path) -> Checkpoint:
         values=gathered.values,
         torn=_copies(gathered, path, ranked=len(ranks) == len(files)),
     )
-
-
-def _parts(file: Path) -> Iterator[Path]:
-    """The file, or those that it is the index of."""
-    yield from listed(file) if file.name.endswith(INDEX) else [file]
 
 
 def _loaded(file: Path) -> Any:  # noqa: ANN401  what was saved
@@ -179,7 +173,7 @@ def _leaves(value: object, name: str) -> Iterator[tuple[str, object]]:
         yield name, value
 
 
-def _add(gathered: _Gathered, name: str, leaf: object, rank: int | None) -> None:
+def _add(gathered: _SavedTensors, name: str, leaf: object, rank: int | None) -> None:
     """Adds what a file has under a name."""
     if isinstance(leaf, _ShardedTensor):
         local, metadata = leaf.state[0], leaf.state[1].state
@@ -219,7 +213,7 @@ def _itself(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _copies(gathered: _Gathered, path: Path, *, ranked: bool) -> list[str]:
+def _copies(gathered: _SavedTensors, path: Path, *, ranked: bool) -> list[str]:
     """Adds plain tensors, of which ranks have copies; returns the names of those whose copies differ."""
     torn = []
     for name, copies in gathered.plain.items():

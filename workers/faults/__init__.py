@@ -13,7 +13,7 @@ with `@vacuous(...)`. No campaign with one of them may end in status 0.
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has
@@ -163,6 +163,11 @@ def in_torch(
     return planted(
         about=about, backends=(shows,), blame=TORCH_ITSELF, reaches=reaches, paths=(TWINS,), twins_of=path
     )
+
+
+def replace_in_torch(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a module or a class
+    """Puts `value` in the place of torch's for the rest of the process, which runs this case alone."""
+    setattr(owner, name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
-"""Planted faults of collectives: the wrong group, and a factor that is lost.
+"""Planted faults of collectives: the wrong group, a factor that is lost, rows that are left out.
 
 They spoil the session's `collect`.
 """
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
+import torch
 from torch import Tensor
 
 from difftest.cases.case import Case
@@ -26,7 +27,7 @@ def _with_changed_collectives(
     def collect(tensor: Tensor, spec: Collective) -> Tensor:
         return session.operators.collect(tensor, change(spec) if case.world_size > 1 else spec)
 
-    return dataclasses.replace(session, operators=dataclasses.replace(session.operators, collect=collect))
+    return replace(session, operators=replace(session.operators, collect=collect))
 
 
 def _collective(case: Case) -> Collective | None:
@@ -64,3 +65,30 @@ def collective_over_the_other_axis(session: Session, case: Case, _rank: int) -> 
 def collective_factor_dropped(session: Session, case: Case, _rank: int) -> Session:
     """Puts 1 in the factor's place."""
     return _with_changed_collectives(session, case, lambda spec: msgspec.structs.replace(spec, factor=1.0))
+
+
+def _broadcasts_strided(case: Case) -> bool:
+    first = case.model.layers[0]
+    if not isinstance(first, Collective) or first.memory is msgspec.UNSET:
+        return False
+    return first.operation == "broadcast" and first.ranks > 1
+
+
+@planted(
+    paths=("collective_layouts",),
+    about="a broadcast of a tensor with strides reaches the first half of its rows alone",
+    backends=("torch_ddp",),
+    blame=SHARDING,
+    reaches=_broadcasts_strided,
+)
+def strides_lost(session: Session, case: Case, _rank: int) -> Session:
+    """The others stay what they are."""
+    right = session.operators.collect
+    if case.world_size == 1:
+        return session
+
+    def collect(tensor: Tensor, spec: Collective) -> Tensor:
+        done, half = right(tensor, spec), len(tensor) // 2
+        return torch.cat([done[: len(tensor) - half], tensor[len(tensor) - half :] * spec.factor])
+
+    return replace(session, operators=replace(session.operators, collect=collect))

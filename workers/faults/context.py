@@ -14,10 +14,6 @@ from workers.torch import ring as of_sequences
 from workers.training.session import Session
 
 
-def _pieces(case: Case) -> int:
-    return dict(case.layout.mesh.axes).get(of_sequences.AXIS, 1)
-
-
 def _of_pieces(*, about: str, reaches: Callable[[Case], bool]) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for the cases of the path `context_parallel` that have several pieces."""
     return planted(
@@ -25,15 +21,14 @@ def _of_pieces(*, about: str, reaches: Callable[[Case], bool]) -> Callable[[Plan
         about=about,
         backends=("torch_cp_gathered",),
         blame=SHARDING,
-        reaches=lambda case: _pieces(case) > 1 and reaches(case),
+        reaches=lambda case: case.layout.mesh.size(of_sequences.AXIS) > 1 and reaches(case),
     )
 
 
-def _attends(case: Case) -> bool:
-    return bool(case.model.flash_attentions)
-
-
-@_of_pieces(about="keys and values of other ranks get no gradient", reaches=_attends)
+@_of_pieces(
+    about="keys and values of other ranks get no gradient",
+    reaches=lambda case: bool(case.model.flash_attentions),
+)
 def gathered_without_gradient(session: Session, _case: Case, _rank: int) -> Session:
     """The collective that gathers them is the one that autograd does not know; a rank's own stay."""
 
@@ -58,4 +53,4 @@ def future_of_the_first_piece(session: Session, _case: Case, _rank: int) -> Sess
 @_of_pieces(about="gradients are averaged along the sequence, too", reaches=lambda _: True)
 def averaged_along_the_sequence(session: Session, case: Case, _rank: int) -> Session:
     """The loss is multiplied by the number of ranks that have other rows, and not by that of pieces."""
-    return replace(session, scale=session.scale / _pieces(case))
+    return replace(session, scale=session.scale / case.layout.mesh.size(of_sequences.AXIS))

@@ -5,7 +5,6 @@ No case without experts can show one.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import msgspec
 import torch
@@ -19,17 +18,13 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, Plant, PlantedFault, planted
 from workers.training.expert_rows import Routed
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 OF_RANKS = ("torch_experts",)
 
 
 def _layers(case: Case) -> list[RoutedExperts]:
     return [layer for _, layer in walk(case.model.layers) if isinstance(layer, RoutedExperts)]
-
-
-def _size(case: Case, axis: str) -> int:
-    return dict(case.layout.mesh.axes).get(axis, 1)
 
 
 def _of_experts(
@@ -42,7 +37,7 @@ def _of_experts(
     """As `planted`, for the cases of the path `experts` that have several ranks."""
 
     def on_ranks(case: Case) -> bool:
-        return bool(_layers(case)) and _size(case, EXPERTS) > 1 and reaches(case)
+        return bool(_layers(case)) and case.layout.mesh.size(EXPERTS) > 1 and reaches(case)
 
     return planted(about=about, backends=backends, blame=blame, reaches=on_ranks, paths=("experts",))
 
@@ -127,7 +122,9 @@ def stale_experts(session: Session, case: Case, rank: int) -> Session:
 @_of_experts(
     about="what the ranks over tp compute of a row's gradient is not added up",
     reaches=lambda case: (
-        _size(case, TENSOR) > 1 and _spread(case) and len(case.model.parameters()) > len(routed(case.model))
+        case.layout.mesh.size(TENSOR) > 1
+        and _spread(case)
+        and len(case.model.parameters()) > len(routed(case.model))
     ),
 )
 def lost_sum_over_tp(session: Session, case: Case, _rank: int) -> Session:
@@ -159,10 +156,6 @@ def capacity_of_each_rank(session: Session, case: Case, _rank: int) -> Session:
     return session
 
 
-def _shifted(right: Callable[[Routed], Tensor], given: Routed) -> Tensor:
-    return right(replace(given, chosen=(given.chosen + 1) % given.layer.experts))
-
-
 @_of_experts(
     about="rows go to the expert behind theirs",
     reaches=_spread,
@@ -171,8 +164,12 @@ def _shifted(right: Callable[[Routed], Tensor], given: Routed) -> Tensor:
 )
 def experts_shifted(session: Session, _case: Case, _rank: int) -> Session:
     """A wrong offset."""
-    operators = session.operators
-    return replace(session, operators=replace(operators, route=partial(_shifted, operators.route)))
+    right = session.operators.route
+
+    def route(routed: Routed) -> Tensor:
+        return right(replace(routed, chosen=(routed.chosen + 1) % routed.layer.experts))
+
+    return replace(session, operators=replace(session.operators, route=route))
 
 
 @_of_experts(
@@ -185,8 +182,8 @@ def slots_too_few(session: Session, _case: Case, _rank: int) -> Session:
     """The last row for an expert that takes all is dropped."""
     right = session.operators.route
 
-    def route(given: Routed) -> Tensor:
-        capacity = min(len(given.rows) - 1, given.layer.capacity or len(given.rows))
-        return right(replace(given, layer=msgspec.structs.replace(given.layer, capacity=capacity)))
+    def route(routed: Routed) -> Tensor:
+        capacity = min(len(routed.rows) - 1, routed.layer.capacity or len(routed.rows))
+        return right(replace(routed, layer=msgspec.structs.replace(routed.layer, capacity=capacity)))
 
     return replace(session, operators=replace(session.operators, route=route))

@@ -50,9 +50,10 @@ def _packed(case: Case) -> bool:
 
 def _parts(case: Case, dim: int) -> int:
     """How many ranks cut the batch, dim 0, or the heads, dim 1."""
-    held = partition_spec(case)[dim]
-    sizes = dict(case.layout.mesh.axes)
-    return math.prod(sizes[name] for name in ((held,) if isinstance(held, str) else held or ()))
+    axes = partition_spec(case)[dim]
+    return math.prod(
+        case.layout.mesh.size(name) for name in ((axes,) if isinstance(axes, str) else axes or ())
+    )
 
 
 def _turnable(case: Case) -> int | None:

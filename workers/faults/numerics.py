@@ -10,7 +10,7 @@ from difftest.cases.case import Case
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, planted
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 
 def _has_linear(case: Case) -> bool:

@@ -146,13 +146,13 @@ def update_lost(session: Session, _case: Case, _rank: int) -> Session:
 def update_on_caller(session: Session, _case: Case, _rank: int) -> Session:
     """The result is right, and the first operand is doubled and one more."""
 
-    def hook(module: Any, given: tuple[Mapping[str, Any]], _results: Any) -> None:  # noqa: ANN401
+    def hook(module: Any, operands: tuple[Mapping[str, Any]], _results: Any) -> None:  # noqa: ANN401
         name = next(iter(module.layer.operands), None)
-        operand = given[0].get(f"{module.path}.{name}")
+        operand = operands[0].get(f"{module.path}.{name}")
         if isinstance(operand, Tensor) and operand.dtype != torch.bool:
             # A DTensor keeps its numbers in its own piece. Autograd does not notice a change of `data`.
-            held = getattr(operand, "_local_tensor", operand)
-            held.data = held.detach() * 2 + 1
+            local = getattr(operand, "_local_tensor", operand)
+            local.data = local.detach() * 2 + 1
 
     return hooked(session, lambda module: module.register_forward_hook(hook), lambda _: True)
 

@@ -17,7 +17,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
 from workers.training.features import input_hooks
 from workers.training.session import Loss, Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 
 def _of_stages(*, about: str, reaches: Callable[[Case, Pipeline], bool]) -> Callable[[Plant], PlantedFault]:
@@ -97,8 +97,8 @@ def second_output_stale(session: Session, _case: Case, _rank: int) -> Session:
 
     right, before = StageModule.forward, dict[int, Tensor]()
 
-    def forward(stage: StageModule, *given: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
-        output = right(stage, *given)
+    def forward(stage: StageModule, *inputs: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+        output = right(stage, *inputs)
         if not isinstance(output, tuple):
             return output
         stale = before.get(id(stage), output[0])

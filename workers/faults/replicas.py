@@ -182,11 +182,11 @@ def final_model_not_sent(session: Session, _case: Case, _rank: int) -> Session:
 def divided_by_all(session: Session, _case: Case, _rank: int) -> Session:
     """By that of all ranks."""
 
-    class Spoiled(join.Join):
+    class WrongJoin(join.Join):
         def __init__(self, joinables: list[Any], **_options: Any) -> None:  # noqa: ANN401  those of the class
             super().__init__(joinables, divide_by_initial_world_size=True)
 
-    return replacing(session, join, "Join", Spoiled)
+    return replacing(session, join, "Join", WrongJoin)
 
 
 @planted(

@@ -16,7 +16,7 @@ from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, planted
 from workers.training.pieces import rows_by_rank
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 """What a communication hook returns; torch checks the annotations of hooks, so this must be the very type."""
@@ -34,18 +34,6 @@ def _sharded(case: Case) -> bool:
 
 def _several_steps(case: Case) -> bool:
     return _sharded(case) and case.training.steps > 1
-
-
-def _stateful(case: Case) -> bool:
-    return _several_steps(case) and case.training.optimizer != "sgd"
-
-
-def _accumulates(case: Case) -> bool:
-    return _sharded(case) and case.training.accumulation > 1
-
-
-def _uneven(case: Case) -> bool:
-    return _sharded(case) and len(set(rows_by_rank(case))) > 1
 
 
 def _with_hook(session: Session, hook: Callable[[Any, Any], Any]) -> Session:
@@ -133,7 +121,12 @@ def broadcast_skipped(session: Session, _case: Case, rank: int) -> Session:
     return replace(session, place=place)
 
 
-@planted(about="one rank loses its optimizer state", backends=WRAPPERS, blame=SHARDING, reaches=_stateful)
+@planted(
+    about="one rank loses its optimizer state",
+    backends=WRAPPERS,
+    blame=SHARDING,
+    reaches=lambda case: _several_steps(case) and case.training.optimizer != "sgd",
+)
 def optimizer_state_lost(session: Session, _case: Case, rank: int) -> Session:
     """After every update."""
 
@@ -170,7 +163,7 @@ def nan_on_one_rank(session: Session, _case: Case, rank: int) -> Session:
     about="the loss is averaged over the local rows only",
     backends=WRAPPERS,
     blame=SHARDING,
-    reaches=_uneven,
+    reaches=lambda case: _sharded(case) and len(set(rows_by_rank(case))) > 1,
 )
 def mean_of_local_batch(session: Session, case: Case, rank: int) -> Session:
     """Divides by the rows of this rank, as if every rank had as many."""
@@ -178,7 +171,12 @@ def mean_of_local_batch(session: Session, case: Case, rank: int) -> Session:
     return replace(session, scale=session.scale * fair / max(rows_by_rank(case)[rank], 1))
 
 
-@planted(about="only the last accumulation part counts", backends=BOTH, blame=BACKEND, reaches=_accumulates)
+@planted(
+    about="only the last accumulation part counts",
+    backends=BOTH,
+    blame=BACKEND,
+    reaches=lambda case: _sharded(case) and case.training.accumulation > 1,
+)
 def first_parts_dropped(session: Session, _case: Case, _rank: int) -> Session:
     """Gradients of earlier accumulation parts are dropped before the last one."""
 

@@ -11,7 +11,7 @@ from difftest.cases.layout import Shard, local_slices
 from difftest.judge.stage import Stage
 from workers.faults import SHARDING, planted
 from workers.training.session import Session
-from workers.training.train import parameters
+from workers.training.wrapped_names import parameters
 
 
 def _sharded_parameter(case: Case) -> str | None:
@@ -53,19 +53,11 @@ def _two_axes_mixed(case: Case) -> bool:
 def _late_bias(case: Case) -> str | None:
     """A whole bias beside a weight cut along its inputs."""
     layout = case.layout
-    if "tp" not in layout.mesh.names or dict(layout.mesh.axes)["tp"] == 1:
+    if layout.mesh.size("tp") == 1:
         return None
     axis = layout.mesh.names.index("tp")
     weights = [name for name, placements in layout.parameters.items() if placements[axis] == Shard(1)]
     return next((b for w in weights if (b := w.removesuffix("weight") + "bias") in layout.parameters), None)
-
-
-def _clipped(case: Case) -> bool:
-    return case.training.clip_norm is not None and case.world_size > 1
-
-
-def _has_sharded_state(case: Case) -> bool:
-    return _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd"
 
 
 @planted(
@@ -175,7 +167,7 @@ def placement_transposed(session: Session, case: Case, _rank: int) -> Session:
     about="gradients are clipped by each rank's own norm",
     backends=("torch_fsdp",),
     blame=SHARDING,
-    reaches=_clipped,
+    reaches=lambda case: case.training.clip_norm is not None and case.world_size > 1,
 )
 def clipped_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     """Every rank clips by the norm of its own pieces."""
@@ -193,7 +185,7 @@ def clipped_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     about="optimizer state does not follow its parameter's shard",
     backends=("torch_fsdp", "torch_dtensor"),
     blame=SHARDING,
-    reaches=_has_sharded_state,
+    reaches=lambda case: _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd",
 )
 def momentum_not_sharded_alike(session: Session, case: Case, _rank: int) -> Session:
     """The optimizer's buffers are a row off their parameter's shard. One rank has no shards to miss."""
@@ -225,7 +217,7 @@ def bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
 
     def place(module: nn.Module) -> nn.Module:
         if name:
-            ranks = dict(case.layout.mesh.axes)["tp"]
+            ranks = case.layout.mesh.size("tp")
             module.get_submodule(name.removesuffix(".bias")).register_forward_hook(
                 lambda layer, _inputs, output: output + layer.bias * (ranks - 1)
             )

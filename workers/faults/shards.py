@@ -130,10 +130,10 @@ def orthogonal_by_shard(session: Session, _case: Case, _rank: int) -> Session:
     def spoiled(gradient: Tensor, *others: Any) -> Tensor:  # noqa: ANN401  coefficients
         if not isinstance(gradient, DTensor) or not gradient.to_local().numel():
             return right(gradient, *others)
-        made = right(gradient.to_local().clone(), *others)
+        update = right(gradient.to_local().clone(), *others)
         placed = gradient.placements
         return DTensor.from_local(
-            made, gradient.device_mesh, placed, shape=gradient.shape, stride=gradient.stride()
+            update, gradient.device_mesh, placed, shape=gradient.shape, stride=gradient.stride()
         )
 
     return replacing(session, _muon, "_zeropower_via_newtonschulz", spoiled)

@@ -135,12 +135,12 @@ class LimitWatch:
         most = sum(processes.resident(pid) for family in families.values() for pid in family)
         if most - self._shared <= self._limits.memory:
             return None
-        held = {rank: sum(map(processes.proportional, families[pid])) for pid, rank in pids.items()}
-        total = sum(held.values())
+        by_rank = {rank: sum(map(processes.proportional, families[pid])) for pid, rank in pids.items()}
+        total = sum(by_rank.values())
         self._shared = most - total
         if total <= self._limits.memory:
             return None
-        rank, alone = max(held.items(), key=lambda each: each[1])
+        rank, alone = max(by_rank.items(), key=lambda each: each[1])
         by_itself = alone > self._limits.memory
         who, much = ("rank", alone) if by_itself else ("ranks", total)
         allowed = _in_gibibytes(self._limits.memory)

@@ -102,9 +102,9 @@ def _normalized(module: nn.Module) -> Iterator[list[int]]:
     """
     values = list[int]()
 
-    def note(_module: nn.Module, given: tuple[Any, ...]) -> None:
-        if given[0].dim() > 2:  # noqa: PLR2004  rows and channels
-            values.append(given[0].numel() // given[0].shape[1])
+    def note(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if inputs[0].dim() > 2:  # noqa: PLR2004  rows and channels
+            values.append(inputs[0].numel() // inputs[0].shape[1])
 
     hooks = [one.register_forward_pre_hook(note) for one in module.modules() if isinstance(one, _BatchNorm)]
     yield values

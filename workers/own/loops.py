@@ -89,8 +89,8 @@ def while_loop(
     """The state at which the condition no longer holds."""
     state = tuple(carried_inputs)
     while bool(cond_fn(*state)):
-        given = body_fn(*state)
-        state = tuple(given) if isinstance(given, tuple | list) else (given,)
+        after = body_fn(*state)
+        state = tuple(after) if isinstance(after, tuple | list) else (after,)
     return state
 
 

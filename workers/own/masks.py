@@ -110,9 +110,9 @@ def _attending(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
         masks: Masks | None = getattr(_here, "masks", None)
         if masks is None or not dropout_p:
             return own(query, key, value, attn_mask, dropout_p, *options, **named)
-        given = dict(zip(("is_causal", "scale", "enable_gqa"), options, strict=False)) | named
-        weights = _weights(query, key, attn_mask, **given)
-        if given.get("enable_gqa"):
+        arguments = dict(zip(("is_causal", "scale", "enable_gqa"), options, strict=False)) | named
+        weights = _weights(query, key, attn_mask, **arguments)
+        if arguments.get("enable_gqa"):
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
         return weights * masks.of(weights, dropout_p) @ value
 

@@ -34,7 +34,7 @@ class _Mode(TorchDispatchMode):
         self.look(func, (args, kwargs or {}), result)
         return result
 
-    def look(self, func: Any, given: Any, result: Any) -> None:  # noqa: ANN401
+    def look(self, func: Any, arguments: Any, result: Any) -> None:  # noqa: ANN401
         """An operator has given `result` for its arguments."""
         raise NotImplementedError
 
@@ -44,9 +44,9 @@ class Random(_Mode):
 
     name = ""
 
-    def look(self, func: Any, given: Any, _result: Any) -> None:  # noqa: ANN401
+    def look(self, func: Any, arguments: Any, _result: Any) -> None:  # noqa: ANN401
         """Notes an operator that draws from the process's generator."""
-        own = given[1].get("generator") is not None
+        own = arguments[1].get("generator") is not None
         if torch.Tag.nondeterministic_seeded in func.tags and not own and not self.name:
             self.name = _name(func)
 
@@ -63,10 +63,10 @@ class _Following(_Mode):
         """These are given too; they are kept, so that their identities are not used again."""
         self._given.update((id(tensor), tensor) for tensor in tensors)
 
-    def follow(self, given: Any, result: Any) -> tuple[list[Tensor], list[Tensor]]:  # noqa: ANN401
+    def follow(self, arguments: Any, result: Any) -> tuple[list[Tensor], list[Tensor]]:  # noqa: ANN401
         """The arguments that are given or computed from given ones, and the others."""
         parts: tuple[list[Tensor], list[Tensor]] = [], []
-        for one in _tensors(given):
+        for one in _tensors(arguments):
             parts[id(one) not in self._given].append(one)
         if parts[0]:
             self.give(*_tensors(result))
@@ -87,14 +87,14 @@ class Reads(_Following):
         super().__init__(given)
         self._counts, self._all = Counter[str](), not self._given
 
-    def look(self, func: Any, given: Any, result: Any) -> None:  # noqa: ANN401
+    def look(self, func: Any, arguments: Any, result: Any) -> None:  # noqa: ANN401
         """Counts an operator whose result or its size is not decided by sizes alone."""
         name = _name(func)
-        if not self.follow(given, result)[0] and not self._all:
+        if not self.follow(arguments, result)[0] and not self._all:
             return
         if name in BY_MASK:
             self._counts["nonzero"] += any(
-                leaf.dtype in {torch.bool, torch.uint8} for leaf in _indices(given)
+                leaf.dtype in {torch.bool, torch.uint8} for leaf in _indices(arguments)
             )
         elif {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & {*func.tags}:
             self._counts[name] += 1
@@ -105,8 +105,8 @@ class Reads(_Following):
         return +self._counts
 
 
-def _indices(given: Any) -> Iterable[Tensor]:  # noqa: ANN401
-    positional, named = given
+def _indices(arguments: Any) -> Iterable[Tensor]:  # noqa: ANN401
+    positional, named = arguments
     indices = positional[1] if len(positional) > 1 else named.get("indices", ())
     return (one for one in indices if isinstance(one, Tensor))
 
@@ -120,7 +120,7 @@ class Mixes(_Following):
 
     mixing = False
 
-    def look(self, _func: Any, given: Any, result: Any) -> None:  # noqa: ANN401
+    def look(self, _func: Any, arguments: Any, result: Any) -> None:  # noqa: ANN401
         """Notes a mixture."""
-        derived, own = self.follow(given, result)
+        derived, own = self.follow(arguments, result)
         self.mixing = self.mixing or bool(derived and any(one.numel() > 1 for one in own))

@@ -40,7 +40,7 @@ def layouts(functions: ModuleType, layer: Own, meshes: Iterable[Mesh]) -> tuple[
 
 
 def _layout(layer: Own, mesh: Mesh, patterns: Mapping[str, Sequence[Any]]) -> Layout:
-    where = {pattern: _placements(pattern, given, mesh) for pattern, given in patterns.items()}
+    where = {pattern: _placements(pattern, placements, mesh) for pattern, placements in patterns.items()}
     for pattern in where:
         if not any(fnmatchcase(name, pattern) for name in layer.parameters):
             msg = f"plan({dict(mesh.axes)}) places {pattern!r}, which no parameter matches"
@@ -61,22 +61,22 @@ def _layout(layer: Own, mesh: Mesh, patterns: Mapping[str, Sequence[Any]]) -> La
     return Layout(mesh=mesh, batch=batch, parameters=parameters)
 
 
-def _placements(pattern: str, given: Sequence[Any], mesh: Mesh) -> Placements:
-    if not isinstance(given, Sequence) or len(given) != len(mesh.axes):
+def _placements(pattern: str, placements: Sequence[Any], mesh: Mesh) -> Placements:
+    if not isinstance(placements, Sequence) or len(placements) != len(mesh.axes):
         msg = (
-            f"plan({dict(mesh.axes)}) gives {pattern!r} {given!r}; needed: {len(mesh.axes)} placements, "
+            f"plan({dict(mesh.axes)}) gives {pattern!r} {placements!r}; needed: {len(mesh.axes)} placements, "
             "one for each axis"
         )
         raise UsageError(msg)
-    return tuple(_placement(pattern, one) for one in given)
+    return tuple(_placement(pattern, one) for one in placements)
 
 
-def _placement(pattern: str, given: Any) -> Placement:  # noqa: ANN401  torch's placements
+def _placement(pattern: str, placement: Any) -> Placement:  # noqa: ANN401  torch's placements
     from torch.distributed import tensor
 
-    if isinstance(given, tensor.Shard) and given.dim >= 0:
-        return Shard(given.dim)
-    if isinstance(given, tensor.Replicate):
+    if isinstance(placement, tensor.Shard) and placement.dim >= 0:
+        return Shard(placement.dim)
+    if isinstance(placement, tensor.Replicate):
         return Replicate()
-    msg = f"plan places {pattern!r} as {given!r}; allowed: Shard(dim) with a dim from 0, and Replicate()"
+    msg = f"plan places {pattern!r} as {placement!r}; allowed: Shard(dim) with a dim from 0, and Replicate()"
     raise UsageError(msg)

@@ -99,9 +99,9 @@ class _Wide(TorchDispatchMode):
     @staticmethod
     def _coarse(func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Narrow | None:  # noqa: ANN401
         """The half type that the results would have: the one that is named, or that of all operands."""
-        given = [one for one in (*args, *named.values()) if isinstance(one, torch.dtype)]
-        if given:
-            return NARROW.get(given[-1])
+        dtypes = [one for one in (*args, *named.values()) if isinstance(one, torch.dtype)]
+        if dtypes:
+            return NARROW.get(dtypes[-1])
         if not len(_noted):
             return None
         leaves = [one for one in _pytree.tree_leaves((args, named)) if isinstance(one, Tensor)]
@@ -124,19 +124,14 @@ class _Casts(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
         named = dict(kwargs or {})
-        if func in CAST_FIRST and (device := _casting_device()):
+        if func in CAST_FIRST and (device := next(filter(torch.is_autocast_enabled, CASTING_DEVICES), "")):
             dtype = torch.get_autocast_dtype(device)
-            args, named = _pytree.tree_map_only(Tensor, lambda one: _cast(one, dtype), (tuple(args), named))
+            args, named = _pytree.tree_map_only(
+                Tensor,
+                lambda one: one.to(dtype) if one.is_floating_point() else one,
+                (tuple(args), named),
+            )
         return func(*args, **named)
-
-
-def _casting_device() -> str:
-    """The type of the device for which autocast is entered; empty outside of it."""
-    return next((one for one in CASTING_DEVICES if torch.is_autocast_enabled(one)), "")
-
-
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 @contextmanager

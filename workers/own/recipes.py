@@ -22,15 +22,15 @@ from difftest.ground.installed import how_to_install
 def functions(recipe: bytes) -> ModuleType:
     """`build`, `batch` and, where the model returns it, `loss`, for a recipe as JSON."""
     described = msgspec.json.decode(recipe, type=Recipe)
-    made = ModuleType(described.call)
+    module = ModuleType(described.call)
     entries: dict[str, Any] = {
         BUILD: lambda _seed: built(described),
         "batch": lambda generator, rows: batch(described, generator, rows),
     }
     if described.loss == "own":
         entries["loss"] = lambda outputs, _targets: own_loss(outputs)
-    vars(made).update(entries)
-    return made
+    vars(module).update(entries)
+    return module
 
 
 def imported(package: str) -> Any:  # noqa: ANN401  a module
@@ -77,11 +77,11 @@ def _called(recipe: Recipe) -> nn.Module:
     return call(config(**arguments))
 
 
-def _required(made: object, recipe: Recipe) -> nn.Module:
-    if not isinstance(made, nn.Module):
-        msg = f"{recipe.call} of {recipe.package} is {type(made).__name__}; needed: a torch.nn.Module"
+def _required(module: object, recipe: Recipe) -> nn.Module:
+    if not isinstance(module, nn.Module):
+        msg = f"{recipe.call} of {recipe.package} is {type(module).__name__}; needed: a torch.nn.Module"
         raise UsageError(msg)
-    return made
+    return module
 
 
 def batch(recipe: Recipe, generator: torch.Generator, rows: int) -> tuple[Any, Tensor]:

@@ -97,25 +97,25 @@ def further_results(layer: Own, outputs: Any, share: float, *, apart: bool) -> d
     """
     if not layer.results:
         return {}
-    given, further = floats(outputs), {}
+    tensors, further = floats(outputs), {}
     for place, over in layer.results.items():
-        if place in given and not (over == "all" and apart):
-            tensor = given[place]
+        if place in tensors and not (over == "all" and apart):
+            tensor = tensors[place]
             scaled = tensor * share if over == "mean" and share != 1.0 else tensor
             further[place] = scaled.movedim(over, 0) if isinstance(over, int) else scaled
     return further
 
 
 def joined_results(
-    layer: Own, given: Sequence[Mapping[str, Tensor]], shares: Sequence[float]
+    layer: Own, outputs: Sequence[Mapping[str, Tensor]], shares: Sequence[float]
 ) -> dict[str, Tensor]:
     """What batches of several ranks give, as one: rows one after another, and means by the ranks' `shares`.
 
     What is the same for all is that of the first; what depends on all rows of a batch is left out.
     """
     joined = {}
-    for place in given[0]:
-        over, parts = (layer.results[place] if place else 0), [one[place] for one in given]
+    for place in outputs[0]:
+        over, parts = (layer.results[place] if place else 0), [one[place] for one in outputs]
         if isinstance(over, int):
             joined[place] = torch.cat(parts)
         elif over != "all":

@@ -48,7 +48,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _TrialRun:
     """A run of some rows: its output, loss, module with gradients, and everything that it returned."""
 
     output: Tensor
@@ -86,12 +86,12 @@ def rows_of(trial: Trial) -> Rows:
     )
 
 
-def _run(trial: Trial, batch: TrialBatch, rows: slice, dtype: torch.dtype = torch.float64) -> _Run:
+def _run(trial: Trial, batch: TrialBatch, rows: slice, dtype: torch.dtype = torch.float64) -> _TrialRun:
     output, loss, module = trial.run(dtype, rows, batch)
-    return _Run(output=output, loss=loss, module=module, results=dict(trial.results))
+    return _TrialRun(output=output, loss=loss, module=module, results=dict(trial.results))
 
 
-def _half(trial: Trial, batch: TrialBatch, rows: slice) -> _Run | None:
+def _half(trial: Trial, batch: TrialBatch, rows: slice) -> _TrialRun | None:
     """A run of half of the rows; None where the module takes no such batch."""
     try:
         return _run(trial, batch, rows)
@@ -102,8 +102,8 @@ def _half(trial: Trial, batch: TrialBatch, rows: slice) -> _Run | None:
 def _parts_run(
     trial: Trial,
     batch: TrialBatch,
-    whole: _Run,
-    halves: list[_Run | None],
+    whole: _TrialRun,
+    halves: list[_TrialRun | None],
     kept: Mapping[str, Buffer],
 ) -> bool:
     """Whether halves can be batches of their own."""
@@ -129,7 +129,7 @@ def _is_clear(exact: Tensor, rounded: Tensor | None) -> bool:
     return error <= NOISE * size
 
 
-def _together(batch: TrialBatch, whole: _Run, halves: list[_Run | None]) -> Rows:
+def _together(batch: TrialBatch, whole: _TrialRun, halves: list[_TrialRun | None]) -> Rows:
     """How the rows belong together."""
     parts = [half for half in halves if half is not None]
     if len(parts) < len(halves) or not close(torch.cat([half.output for half in parts]), whole.output):

@@ -34,17 +34,17 @@ SIZES = (2, 4)
 def styles(functions: ModuleType, module: nn.Module, size: int) -> "dict[str, ParallelStyle]":
     """The plan for an axis of this size, with torch's styles; `UsageError` where it is no plan."""
     plan = of_source(functions)
-    given = plan(module, {AXIS: size}) if callable(plan) else carried(module) if plan is None else plan
-    if given is None:
+    chosen = plan(module, {AXIS: size}) if callable(plan) else carried(module) if plan is None else plan
+    if chosen is None:
         return {}
-    if not isinstance(given, Mapping):
-        msg = f"{PLAN} is {type(given).__name__}; needed: a dict of styles by patterns of modules' names"
+    if not isinstance(chosen, Mapping):
+        msg = f"{PLAN} is {type(chosen).__name__}; needed: a dict of styles by patterns of modules' names"
         raise UsageError(msg)
-    for pattern in given:
+    for pattern in chosen:
         if not matched(module, pattern):
             msg = f"{PLAN} has {pattern!r}, which no module matches"
             raise UsageError(msg)
-    return {pattern: _style(pattern, style) for pattern, style in given.items()}
+    return {pattern: _style(pattern, style) for pattern, style in chosen.items()}
 
 
 def _style(pattern: str, style: Any) -> "ParallelStyle":  # noqa: ANN401  what the user gives
@@ -62,7 +62,7 @@ def _style(pattern: str, style: Any) -> "ParallelStyle":  # noqa: ANN401  what t
 def of_case(case: Case, module: nn.Module) -> "dict[str, ParallelStyle]":
     """The styles of a case's module, whose only child is the user's."""
     assert case.model.own  # noqa: S101  the caller has such a case
-    size = dict(case.layout.mesh.axes).get(AXIS, 1)
+    size = case.layout.mesh.size(AXIS)
     made = styles(loaded.functions(case.model.own), module.get_submodule("0"), size)
     return {f"0.{pattern}": style for pattern, style in made.items()}
 
@@ -76,19 +76,19 @@ def cuts(trial: Trial, tied: Mapping[str, str]) -> tuple[dict[str, int | None], 
     required = of_source(trial.functions) is not None
     if not required and not carried(trial.module):
         return {}, ()
-    made: dict[int, dict[str, int | None]] = {}
+    by_layer: dict[int, dict[str, int | None]] = {}
     for size in SIZES:
         try:
             with explained(f"{PLAN} on {AXIS} of {size}"):
                 placed = _placed(trial, tied, size)
         except UsageError:
-            if required and not made:
+            if required and not by_layer:
                 raise
             break
         if placed:
-            made[size] = placed
-    first = next(iter(made.values()), {})
-    return first, tuple(size for size, placed in made.items() if placed == first)
+            by_layer[size] = placed
+    first = next(iter(by_layer.values()), {})
+    return first, tuple(size for size, placed in by_layer.items() if placed == first)
 
 
 def _placed(trial: Trial, tied: Mapping[str, str], size: int) -> dict[str, int | None]:

@@ -95,7 +95,11 @@ class Trial:
         module = self.made_in(dtype) if module is None else module
         batch = (batch or self.batch).part(rows, dtype)
         named = str(dtype).removeprefix("torch.")
-        with self._followed(module), explained(f"in {named}", self._where), self._wide(dtype):
+        with (
+            self._followed(module),
+            explained(f"in {named}", lambda: self.running[-1] if self.running else "the module"),
+            self._wide(dtype),
+        ):
             mode = mixes(module, batch) if mixes else None
 
             def feed(mask: Tensor) -> Tensor:
@@ -234,9 +238,6 @@ class Trial:
         """Whether a parameter that requires a gradient gets none."""
         _, _, module = self.run(torch.float32)
         return any(one.requires_grad and one.grad is None for one in module.parameters())
-
-    def _where(self) -> str:
-        return self.running[-1] if self.running else "the module"
 
     @contextmanager
     def _followed(self, module: nn.Module) -> Iterator[None]:

@@ -106,8 +106,8 @@ def _put(tensors: dict[tuple[Stage, str], Sharded], stage: Stage, values: Mappin
     """Puts values in the place of torch's; what torch has not, as gradients of frozen weights, stays so."""
     for name, value in values.items():
         if there := tensors.get((stage, name)):
-            held = value.astype(there.pieces[0].dtype)  # booleans are kept as int8
-            tensors[stage, name] = dataclasses.replace(there, shape=held.shape, pieces={0: held})
+            typed = value.astype(there.pieces[0].dtype)  # booleans are kept as int8
+            tensors[stage, name] = dataclasses.replace(there, shape=typed.shape, pieces={0: typed})
 
 
 def _parameters(case: Case, values: Mapping[str, Floats]) -> dict[str, Floats]:

@@ -19,7 +19,7 @@ from difftest.cases.features import skipped_block
 from difftest.cases.numbers import Batch
 from difftest.ground import installed
 from workers.references import layers, losses, operators
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Context
 from workers.references.optimizers import Floats
 
 
@@ -87,20 +87,20 @@ class Passes:
 
     def _pass(self, weights: Mapping[str, Floats], part: Batch) -> Pass:
         if not installed.version("jax"):
-            given = Given(np, np.vectorize(math.erf, otypes=[float]), weights, part.extras, "")
-            loss, output = self._loss(given, part.inputs, part.targets, part.count)
+            context = Context(np, np.vectorize(math.erf, otypes=[float]), weights, part.extras, "")
+            loss, output = self._loss(context, part.inputs, part.targets, part.count)
             return Pass(np.asarray(output), float(loss), None)
         arrays = dict(weights), part.inputs, part.targets, float(part.count), dict(part.extras)
         (loss, output), gradients = self._with_gradients(*arrays)
         own = {name: np.asarray(gradient) for name, gradient in gradients.items()}
         return Pass(np.asarray(output), float(loss), own)
 
-    def _loss(self, given: Given, inputs: Array, targets: Array, count: float) -> tuple[Array, Array]:
+    def _loss(self, context: Context, inputs: Array, targets: Array, count: float) -> tuple[Array, Array]:
         """The loss and the output of one part."""
         values = inputs
         for index, layer in enumerate(self.case.model.layers):
-            values = layers.computed(layer, values, given.at(str(index)))
-        return losses.computed(self.case, values, targets, count, given), values
+            values = layers.computed(layer, values, context.at(str(index)))
+        return losses.computed(self.case, values, targets, count, context), values
 
     @cached_property
     def _with_gradients(self) -> Callable[..., Any]:
@@ -109,7 +109,7 @@ class Passes:
         from jax.scipy.special import erf
 
         def loss(weights: Array, inputs: Array, targets: Array, count: Array, extras: Array) -> Array:
-            return self._loss(Given(jax.numpy, erf, weights, extras, ""), inputs, targets, count)
+            return self._loss(Context(jax.numpy, erf, weights, extras, ""), inputs, targets, count)
 
         compiled: Callable[..., Any] = jax.jit(jax.value_and_grad(loss, has_aux=True))
         return compiled

@@ -73,8 +73,8 @@ def torchtitan(trainer: Any, **options: Any) -> Recorder:  # noqa: ANN401  a tor
     step, pass_, close = trainer.train_step, trainer.forward_backward_step, trainer.close
     losses: list[Any] = []
 
-    def forward_backward_step(**given: Any) -> Any:  # noqa: ANN401  the loss
-        loss = pass_(**given)
+    def forward_backward_step(**arguments: Any) -> Any:  # noqa: ANN401  the loss
+        loss = pass_(**arguments)
         losses.append(loss.detach())
         return loss
 

@@ -81,7 +81,8 @@ def check(
     """
     was = watch.active
     runs: list[Rows] = []
-    while len(runs) < 2 or (len(runs) == 2 and _anywhere(_differing(*runs))):  # noqa: PLR2004
+    # Where any rank has a difference, all of them run the step a third time.
+    while len(runs) < 2 or (len(runs) == 2 and any(_of_all([bool(_differing(*runs))]))):  # noqa: PLR2004
         if runs:
             before.restore()
         collected.kept.clear()
@@ -122,11 +123,6 @@ def _place(runs: Sequence[Rows], index: int, where: tuple[int, int]) -> WrongTen
         ranks=(where[1],),
         share=f"rank {where[1]}, in {RUNS[odd]}",
     )
-
-
-def _anywhere(differing: Sequence[int]) -> bool:
-    """Whether any rank has a difference: all of them then run the step again."""
-    return any(_of_all([bool(differing)]))
 
 
 def _of_all(own: list[Any]) -> list[Any]:

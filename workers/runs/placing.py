@@ -124,7 +124,8 @@ def _of_dtensor(tensor: Any, batch: BatchPlace | None, microbatch: int) -> RankS
     blocks = math.prod(len(_runs(index)) for index in indices)
     parts = tuple(_blocks(indices, first)) if adds_up and blocks <= MOST_PARTS else ()
     spans = ",".join(_span(index) for index in indices)
-    words = f"{_axes(mesh, coordinate)}: {', '.join(str(placement) for placement in placements)}"
+    at = ", ".join(f"{name} {place}" for name, place in zip(axis_names(mesh), coordinate, strict=True))
+    words = f"{at}: {', '.join(map(str, placements))}"
     piece = NamedShare(name="|".join([f"[{spans}]", *names]), words=words)
     axes = tuple(zip(axis_names(mesh), map(int, mesh.shape), strict=True))
     cut = tuple(getattr(placement, "dim", None) for placement in placements)
@@ -142,10 +143,6 @@ def _partial(
             factor /= mesh.size(axis) if placement.reduce_op == "avg" else 1
             names.append(f"p{axis}.{coordinate[axis]}")
     return factor, names, adds_up
-
-
-def _axes(mesh: "DeviceMesh", coordinate: Sequence[int]) -> str:
-    return ", ".join(f"{name} {place}" for name, place in zip(axis_names(mesh), coordinate, strict=True))
 
 
 def axis_names(mesh: "DeviceMesh") -> tuple[str, ...]:

@@ -69,8 +69,8 @@ def record(  # noqa: PLR0913  what a user may want to choose
     )
 
 
-def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _patterns(patterns: str | Sequence[str]) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
 def _innermost(optimizer: Any) -> Any:  # noqa: ANN401
@@ -113,7 +113,9 @@ class Recorder:
             )
             for model in models
         )
-        self._noise = Noise(perturb, seed, self._where) if perturb else None
+        self._noise = (
+            Noise(perturb, seed, lambda: (self._step, max(0, self._watch.microbatch), 0)) if perturb else None
+        )
         self._handles = (
             [handle for model in models for handle in self._noise.hook(model)] if self._noise else []
         )
@@ -174,9 +176,6 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _where(self) -> tuple[int, int, int]:
-        return self._step, max(0, self._watch.microbatch), 0
 
     def _begin(self) -> None:
         """What the first forward pass begins with: the parameters as they are."""

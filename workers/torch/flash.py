@@ -30,11 +30,11 @@ def operators(case: Case, environment: dict[str, str]) -> "Operators":
     """The operators of a backend of torch's side; they write the kernels they used into `environment`."""
     from workers.training.operators import Operators
 
-    return Operators(attend=Attention(case, environment), grouped=True)
+    return Operators(attend=KernelAttention(case, environment), grouped=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class KernelAttention:
     """Attends by the first wanted kernel that takes the tensors, and records its name."""
 
     case: Case

@@ -23,14 +23,14 @@ class FlatParameters:
     member: Member
     module: nn.Module | None = None
 
-    def shared(self, held: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
+    def shared(self, tensors: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
         """Every tensor that some rank of this one's sharding group holds a part of, as the layout cuts it.
 
         A rank without elements of a parameter has no gradient for it, so the names are those of all ranks.
         """
         group = self.member.mesh.get_group(self.member.case.layout.mesh.names[-1])
         everything: list[Mapping[Any, Sharded]] = [{} for _ in range(group.size())]
-        distributed.all_gather_object(everything, dict(held), group)
+        distributed.all_gather_object(everything, dict(tensors), group)
         names = {key: None for each in everything for key in each}
         return {key: self._joined(key[1], [each[key] for each in everything if key in each]) for key in names}
 

@@ -61,25 +61,9 @@ def _first(group: distributed.ProcessGroup) -> int:
     return distributed.get_global_rank(group, 0)
 
 
-def _all_reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    return cast("Tensor", _nn.all_reduce(parcel, op=reduction(spec), group=group))
-
-
-def _all_gather(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    return torch.cat(list(_nn.all_gather(parcel, group=group)))
-
-
 def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     own, parts = torch.empty_like(parcel[:1]), list(parcel.split(1))
     return cast("Tensor", _nn.reduce_scatter(own, parts, op=reduction(spec), group=group))
-
-
-def _all_to_all(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    return cast("Tensor", _nn.all_to_all_single(torch.empty_like(parcel), parcel, group=group))
-
-
-def _broadcast(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    return cast("Tensor", _nn.broadcast(parcel, _first(group), group=group))
 
 
 def _reduce(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
@@ -92,20 +76,18 @@ def _gather(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) 
     return gathered if group.rank() == 0 else gathered * 0.0
 
 
-def _scatter(parcel: Tensor, _spec: Collective, group: distributed.ProcessGroup) -> Tensor:
-    return cast("Tensor", _nn.scatter(list(parcel.split(1)), _first(group), group=group))
-
-
 _nn = cast("Any", differentiable)  # torch declares no types for it
 
 NN: Mapping[str, Callable[[Tensor, Collective, distributed.ProcessGroup], Tensor]] = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
+    "all_reduce": lambda parcel, spec, group: _nn.all_reduce(parcel, op=reduction(spec), group=group),
+    "all_gather": lambda parcel, _spec, group: torch.cat(list(_nn.all_gather(parcel, group=group))),
     "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-    "broadcast": _broadcast,
+    "all_to_all": lambda parcel, _spec, group: _nn.all_to_all_single(
+        torch.empty_like(parcel), parcel, group=group
+    ),
+    "broadcast": lambda parcel, _spec, group: _nn.broadcast(parcel, _first(group), group=group),
     "reduce": _reduce,
-    "scatter": _scatter,
+    "scatter": lambda parcel, _spec, group: _nn.scatter(list(parcel.split(1)), _first(group), group=group),
     "gather": _gather,
 }
 

@@ -13,7 +13,7 @@ from workers.training.class_weights import of_classes, of_targets
 
 
 def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
-    """`workers.training.train.loss_of` in the form that the case's `regions` name.
+    """`workers.training.loss.loss_of` in the form that the case's `regions` name.
 
     The sum over the targets at hand divided by `count`, or their mean times their share of it.
     """

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
-from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
 from difftest.judge.outcome import Sharded
 from workers.torch.process_groups import Member, dtype_of
+from workers.training.pieces import full
 
 if TYPE_CHECKING:
     from workers.training.session import Loss
@@ -37,9 +37,9 @@ class StageModule(nn.Sequential):
             self.add_module(name, layer)
         self.hands, self.first, self.last = hands, first, last
 
-    def forward(self, *given: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+    def forward(self, *inputs: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
-        whole = given[0] + given[1] if self.hands == "two" and not self.first else given[0]
+        whole = inputs[0] + inputs[1] if self.hands == "two" and not self.first else inputs[0]
         return self._handed(super().forward(whole))  # type: ignore[no-untyped-call]
 
     def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
@@ -165,10 +165,10 @@ class RankPipeline:
             torch.set_default_dtype(usual)
         self.begun = True
 
-    def shared(self, held: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
+    def shared(self, tensors: Mapping[Any, Sharded]) -> dict[Any, Sharded]:
         """What any rank of the pipeline holds, as if this one held it."""
         everything: list[Mapping[Any, Sharded]] = [{} for _ in range(self.group.size())]
-        distributed.all_gather_object(everything, held, self.group)
+        distributed.all_gather_object(everything, tensors, self.group)
         return {
             key: replace(one, pieces={self.member.rank: next(iter(one.pieces.values()))})
             for each in everything
@@ -178,8 +178,7 @@ class RankPipeline:
     def clip(self, parameters: Iterator[nn.Parameter], norm: float) -> None:
         """By the norm of the gradients of all stages, as torchtitan does."""
         trained = list(parameters)
-        total = get_total_norm([one.grad for one in trained if one.grad is not None])
-        total = total.full_tensor() if isinstance(total, DTensor) else total
+        total = full(get_total_norm([one.grad for one in trained if one.grad is not None]))
         total = total.to(
             self.member.device, dtype_of(self.member.case)
         )  # a float32 of the host without gradients

@@ -131,7 +131,7 @@ def local_session(
     return Session(
         dtype=dtype_of(member.case),
         place=place,
-        feed=partial(_feed, member),
+        feed=lambda tensor: own_rows(member.case, member.rank, tensor).to(member.device, copy=True),
         read=partial(read, member, readers=readers),
         device=member.device.type,
         scale=float(member.case.layout.batch_pieces),
@@ -183,10 +183,6 @@ def read(member: Member, tensor: "Tensor", placements: Placements, readers: Read
             return sharded(tensor, observed, {member.rank: piece})
         shape = global_shape(member.case, tensor, placements)
         return sharded(tensor, placements, {member.rank: _array(tensor)}, shape)
-
-
-def _feed(member: Member, tensor: "Tensor") -> "Tensor":
-    return own_rows(member.case, member.rank, tensor).to(member.device, copy=True)
 
 
 def _total(member: Member, loss: "Tensor") -> "Tensor":

@@ -1,8 +1,7 @@
 """Torch's own `full_tensor` beside what the ranks hold: how they differ, by shape and placements."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,14 +21,14 @@ class Readers:
 
     misread: dict[str, float] = field(default_factory=dict)
 
-    def compare(self, tensor: "DTensor", held: Array, where: Slices) -> None:
-        """Notes how far the part `where` of `full_tensor` is from what is `held` of it."""
+    def compare(self, tensor: "DTensor", piece: Array, where: Slices) -> None:
+        """Notes how far the part `where` of `full_tensor` is from what is `piece` of it."""
         whole = values(tensor.full_tensor().detach().to("cpu"))
-        part = whole[where] if whole.shape == shape_of(tensor) else np.full(held.shape, np.inf)
-        if part.shape == held.shape and np.array_equal(part, held, equal_nan=True):
+        part = whole[where] if whole.shape == shape_of(tensor) else np.full(piece.shape, np.inf)
+        if part.shape == piece.shape and np.array_equal(part, piece, equal_nan=True):
             return
-        kind = f"{tuple(tensor.shape)} at {_shown(tensor.placements)}"[:MOST_CHARACTERS]
-        self.misread[kind] = max(self.misread.get(kind, 0.0), _distance(part, held))
+        kind = f"{tuple(tensor.shape)} at {', '.join(map(str, tensor.placements))}"[:MOST_CHARACTERS]
+        self.misread[kind] = max(self.misread.get(kind, 0.0), _distance(part, piece))
 
 
 def is_uneven(tensor: "DTensor") -> bool:
@@ -44,12 +43,8 @@ def is_uneven(tensor: "DTensor") -> bool:
     return any(tensor.shape[dim] % parts for dim, parts in ways.items())
 
 
-def _distance(part: Array, held: Array) -> float:
-    if part.shape != held.shape or part.dtype == bool:
+def _distance(part: Array, piece: Array) -> float:
+    if part.shape != piece.shape or part.dtype == bool:
         return float("inf")
-    gap = np.abs(part.astype(np.float64) - held.astype(np.float64))
+    gap = np.abs(part.astype(np.float64) - piece.astype(np.float64))
     return float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))
-
-
-def _shown(placements: Sequence[Any]) -> str:
-    return ", ".join(map(str, placements))

@@ -38,8 +38,9 @@ class Reductions(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
         if func.namespace in NAMESPACES and "reduce" in func.__name__ and _ranks(args) > 1:
-            given = args[0] if isinstance(args[0], list) else [args[0]]
-            self.counted.update(str(one.dtype).removeprefix("torch.") for one in given if _is_flat(one))
+            tensors = args[0] if isinstance(args[0], list) else [args[0]]
+            flat = [one for one in tensors if isinstance(one, torch.Tensor) and one.dim() == 1]
+            self.counted.update(str(one.dtype).removeprefix("torch.") for one in flat)
         return func(*args, **(kwargs or {}))
 
     @contextmanager
@@ -59,7 +60,3 @@ def _ranks(args: Iterable[object]) -> int:
             return distributed.ProcessGroup.unbox(argument).size()
     names = [argument for argument in args if isinstance(argument, str)]
     return _resolve_process_group(names[-1]).size() if names else 0
-
-
-def _is_flat(tensor: object) -> bool:
-    return isinstance(tensor, torch.Tensor) and tensor.dim() == 1

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed.device_mesh import DeviceMesh
 
-    from workers.torch.flash import Attention
+    from workers.torch.flash import KernelAttention
     from workers.training.operators import Scores
 
 AXIS = "cp"
@@ -20,7 +20,7 @@ class GatheredKeys:
     """Gathers keys and values along `ring`, and attends to them by `attention`."""
 
     ring: "DeviceMesh"
-    attention: "Attention"
+    attention: "KernelAttention"
 
     def attend(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
         """`workers.training.operators.attend` of a piece of the sequence, (batch, heads, piece, head_dim)."""

@@ -14,11 +14,11 @@ def share(tensor: "Tensor", placements: Placements, mesh: Mesh, rank: int) -> "T
     An axis of one rank has nothing to share. Otherwise the first rank holds twice the value, the second minus
     the value, and the others nothing: no operator but a linear one may be applied to such shares.
     """
-    held = tensor[local_slices(tuple(tensor.shape), placements, mesh, rank)]
+    piece = tensor[local_slices(tuple(tensor.shape), placements, mesh, rank)]
     for placement, ranks, index in zip(placements, mesh.shape, mesh.coordinate(rank), strict=True):
         if placement == Partial() and ranks > 1:
-            held = _shared(held, index)
-    return held.clone()
+            piece = _shared(piece, index)
+    return piece.clone()
 
 
 def _shared(tensor: "Tensor", index: int) -> "Tensor":

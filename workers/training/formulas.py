@@ -79,7 +79,7 @@ def nadam(gradient: Tensor, state: State, rate: float) -> Tensor:
     now, after = (FIRST * (1 - 0.5 * 0.96 ** (0.004 * step)) for step in (state["steps"], state["steps"] + 1))
     state["product"] = product = state.get("product", 1.0) * now
     direction = after * mean / (1 - product * after) + (1 - now) * gradient / (1 - product)
-    return cast("Tensor", rate * direction / (_corrected(square, state).sqrt() + TINY))
+    return cast("Tensor", rate * direction / ((square / (1 - SECOND ** state["steps"])).sqrt() + TINY))
 
 
 def radam(gradient: Tensor, state: State, rate: float) -> Tensor:
@@ -194,7 +194,3 @@ def _moments(gradient: Tensor, state: State) -> tuple[Tensor, Tensor]:
     state["mean"] = FIRST * mean + (1 - FIRST) * gradient
     state["square"] = SECOND * square + (1 - SECOND) * gradient**2
     return state["mean"], state["square"]
-
-
-def _corrected(square: Tensor, state: State) -> Tensor:
-    return square / cast("float", 1 - SECOND ** state["steps"])

@@ -105,10 +105,10 @@ def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         yield MODULE + path if path else "", inner
 
 
-def _first_floats(given: object) -> Tensor | None:
+def _first_floats(output: object) -> Tensor | None:
     """The first floating-point tensor in what a module takes or returns, or None.
 
     A number has no rows and is left out, such as the loss that comes before the outputs of a model.
     """
-    floats = (tensor for _, tensor in tensors(given) if tensor.is_floating_point())
+    floats = (tensor for _, tensor in tensors(output) if tensor.is_floating_point())
     return next((tensor for tensor in floats if tensor.dim()), None)

@@ -92,6 +92,13 @@ def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[i
     return tuple(whole[dim] if Shard(dim) in placements else size for dim, size in enumerate(shape_of(local)))
 
 
+def full(tensor: "Tensor") -> "Tensor":
+    """The whole of a DTensor; any other tensor as it is."""
+    from torch.distributed.tensor import DTensor
+
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 def dtensor_placements(placements: Placements) -> "list[Placement]":
     """The placements as DTensor has them."""
     return [_dtensor_placement(placement) for placement in placements]

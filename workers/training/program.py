@@ -33,8 +33,13 @@ def run(case: Case, session: Session, module: nn.Module, report: StageReport) ->
     """Runs the placed program once and returns the trace: the pieces that this process held."""
     program = _Program(case, session, module, report)
     tensors = program.forward()
-    results = {name: _as_tensor(value, session) for name, value in tensors.items() if _is_result(name)}
-    facts = {name: _fact(tensor) for name, tensor in results.items()}
+    results = {
+        name: _as_tensor(value, session) for name, value in tensors.items() if name.split(".")[1] == "output"
+    }
+    facts = {
+        name: Fact(str(tensor.dtype).removeprefix("torch."), tensor.requires_grad)
+        for name, tensor in results.items()
+    }
     read, elsewhere = program.backward(results)
     read |= program.updated(tensors)
     session.sync()
@@ -134,16 +139,7 @@ class _Program:
         return names[0] if len(names) == 1 else ""
 
 
-def _is_result(name: str) -> bool:
-    """Whether a tensor's name is that of a result, such as `0.output` or `0.output.1`."""
-    return name.split(".")[1] == "output"
-
-
 def _as_tensor(value: Any, session: Session) -> Tensor:  # noqa: ANN401  a tensor or a number
     if isinstance(value, Tensor):
         return value
     return torch.tensor(value, dtype=NUMBERS[type(value)], device=session.device)
-
-
-def _fact(tensor: Tensor) -> Fact:
-    return Fact(str(tensor.dtype).removeprefix("torch."), tensor.requires_grad)

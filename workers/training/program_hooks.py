@@ -37,9 +37,9 @@ def with_results(session: Session, change: Change, applies: Applies = lambda _: 
 def with_operands(session: Session, change: Change, applies: Applies = lambda _: True) -> Session:
     """The session in which the chosen operators get every tensor as `change` makes it."""
 
-    def hook(module: Any, given: tuple[Mapping[str, Any]]) -> tuple[dict[str, Any]]:  # noqa: ANN401
+    def hook(module: Any, operands: tuple[Mapping[str, Any]]) -> tuple[dict[str, Any]]:  # noqa: ANN401
         used = {full_name(module.path, name) for name in module.layer.references()}
-        return ({n: change(t) if n in used and isinstance(t, Tensor) else t for n, t in given[0].items()},)
+        return ({n: change(t) if n in used and isinstance(t, Tensor) else t for n, t in operands[0].items()},)
 
     return hooked(session, lambda module: module.register_forward_pre_hook(hook), applies)
 

@@ -71,8 +71,8 @@ def _passed(
             return DTensor.from_local(tensor.full_tensor(), mesh, [Replicate()] * mesh.ndim, run_check=False)
         case "to_local" if forms.local_map:
             there = list(tensor.placements)
-            told = None if gradients is None else (gradients,)
-            mapped = local_map(lambda local: local * 1, there, (there,), told, device_mesh=mesh)
+            input_gradients = None if gradients is None else (gradients,)
+            mapped = local_map(lambda local: local * 1, there, (there,), input_gradients, device_mesh=mesh)
             return cast("DTensor", mapped(tensor))
         case "to_local":
             local = tensor.to_local(grad_placements=gradients)

@@ -27,5 +27,5 @@ def in_classes(case: Case) -> Placements:
 
 
 def _over_tp(case: Case, cut: Shard) -> Placements:
-    held = zip(case.layout.mesh.names, case.layout.batch, strict=True)
-    return tuple(cut if name == AXIS and at == Replicate() else at for name, at in held)
+    placed = zip(case.layout.mesh.names, case.layout.batch, strict=True)
+    return tuple(cut if name == AXIS and at == Replicate() else at for name, at in placed)

@@ -45,13 +45,6 @@ class StageReport(Protocol):
         """`operator`: the one of a program that begins; empty where several may be running, or none."""
 
 
-def _nothing() -> None: ...
-
-
-def _clip(parameters: Iterator[nn.Parameter], norm: float) -> None:
-    torch.nn.utils.clip_grad_norm_(list(parameters), norm)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """One backend, joined and ready.
@@ -109,10 +102,12 @@ class Session:
     scale: float = 1.0
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     apart: bool = False
-    sync: Callable[[], None] = _nothing
+    sync: Callable[[], None] = lambda: None
     reads_values: bool = True
     around: Callable[[], AbstractContextManager[None]] = nullcontext
-    clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
+    clip: Callable[[Iterator[nn.Parameter], float], object] = lambda parameters, norm: (
+        torch.nn.utils.clip_grad_norm_(list(parameters), norm)
+    )
     accumulate: Accumulate | None = None
     staged: Staged | None = None
     shared: Callable[[dict[tuple[Stage, str], Sharded]], dict[tuple[Stage, str], Sharded]] = lambda tensors: (

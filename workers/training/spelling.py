@@ -36,7 +36,7 @@ def recompute(
 
 
 def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
-    """`workers.training.train.loss_of` by torch's own function for the loss.
+    """`workers.training.loss.loss_of` by torch's own function for the loss.
 
     It is the mean over the values at hand times their share of `count`, as 1 where that is all of them. Where
     targets are ignored it is the sum, because the mean is over the others.

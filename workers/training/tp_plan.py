@@ -265,8 +265,8 @@ def _whole(takes: Any, gives: Any) -> "ParallelStyle":  # noqa: ANN401  placemen
 
         @staticmethod
         def _take(_module: nn.Module, inputs: tuple[Tensor, ...], device_mesh: DeviceMesh) -> DTensor:
-            given = DTensor.from_local(inputs[0], device_mesh, (takes,), run_check=False)
-            return given.redistribute(device_mesh, (Replicated(),))
+            whole = DTensor.from_local(inputs[0], device_mesh, (takes,), run_check=False)
+            return whole.redistribute(device_mesh, (Replicated(),))
 
         @staticmethod
         def _give(_module: nn.Module, output: DTensor, device_mesh: DeviceMesh) -> Tensor:

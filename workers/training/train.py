@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from msgspec import structs
 from torch import Tensor, nn
-from torch.nn import functional
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layers.own import result_name
 from difftest.cases.layout import replicated
-from difftest.cases.numbers import IGNORE_INDEX, Batch
+from difftest.cases.numbers import Batch
 from difftest.cases.options import Spelling
 from difftest.ground.errors import UnsupportedError
 from difftest.judge.outcome import Sharded, Trace
@@ -30,16 +29,17 @@ from workers.own.precision import wide
 from workers.own.results import further_results, joined_results
 from workers.training import module_traces, program, spelling
 from workers.training.build import build
-from workers.training.class_weights import of_targets
 from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
 from workers.training.features import Features, TrainingProgress, forwards_first
 from workers.training.features import made as made_features
 from workers.training.layers import Plan
+from workers.training.loss import loss_of
 from workers.training.module_traces import ModuleWatch
+from workers.training.optimizers import make_optimizer
 from workers.training.pieces import batches_of_ranks
 from workers.training.session import Outputs, Session, StageReport
-from workers.training.wrapped_names import bare
+from workers.training.wrapped_names import bare, parameters, state
 
 
 def train(case: Case, session: Session, report: StageReport) -> Trace:
@@ -158,8 +158,8 @@ class _Run:
             outputs, total = self._at_once(step, parts)
             results = {
                 key: tensor
-                for index, given in enumerate(outputs)
-                for key, tensor in self._read_outputs(given, index).items()
+                for index, tensors in enumerate(outputs)
+                for key, tensor in self._read_outputs(tensors, index).items()
             }
             self.session.sync()
         elif self._joins_batches():
@@ -191,7 +191,7 @@ class _Run:
         self.report(Stage.FORWARD, step)
         ranks = batches_of_ranks(self.case)
         buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        given, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
+        outputs_of, losses, left = list[Outputs](), list[Tensor](), dict[str, Tensor]()
         traced = list[module_traces.Tensors]()
         for rows in ranks:
             _fill(self.module, buffers)
@@ -199,14 +199,14 @@ class _Run:
             outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)
             with self._wide():
                 loss.backward()
-            given.append({place: output.detach() for place, output in outputs.items()})
+            outputs_of.append({place: output.detach() for place, output in outputs.items()})
             losses.append(loss.detach())
             traced.append(self.watch.take())
             left = left or {name: buffer.clone() for name, buffer in self.module.named_buffers()}
         _fill(self.module, left)
         shares = [(rows.stop - rows.start) / self.case.part_rows for rows in ranks]
         assert self.case.model.own  # noqa: S101  no other model has such batches
-        joined = joined_results(self.case.model.own, given, shares)
+        joined = joined_results(self.case.model.own, outputs_of, shares)
         results = self._read_outputs(joined, 0) | self._read_modules(module_traces.joined(traced), 0, 1.0)
         return results, torch.stack(losses).sum()
 
@@ -293,12 +293,12 @@ class _Run:
         read = {}
         for place, tensor in outputs.items():
             over = own.results[place] if own and place else 0
-            held = tensor.detach()
+            output = tensor.detach()
             if isinstance(over, int):
-                pieces = self.session.read(self.session.whole(held), layout.batch)
+                pieces = self.session.read(self.session.whole(output), layout.batch)
             else:
-                held = self.session.total(held) if over == "mean" else held
-                pieces = self.session.read(held, replicated(layout.mesh))
+                output = self.session.total(output) if over == "mean" else output
+                pieces = self.session.read(output, replicated(layout.mesh))
             read[Stage.FORWARD, result_name(place, part)] = pieces
         return read
 
@@ -349,50 +349,6 @@ def _fill(module: nn.Module, buffers: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, buffer in module.named_buffers():
             buffer.copy_(buffers[name])
-
-
-def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters by the model's names, without wrappers' prefixes."""
-    return {bare(name): parameter for name, parameter in module.named_parameters()}
-
-
-def state(module: nn.Module) -> dict[str, str]:
-    """The names of the dtypes in a module's `state_dict`, by the model's names, sorted."""
-    kept = {bare(name): str(tensor.dtype) for name, tensor in module.state_dict().items()}
-    return {name: kept[name].removeprefix("torch.") for name in sorted(kept)}
-
-
-OPTIMIZERS: dict[str, tuple[Any, dict[str, float]]] = {
-    "sgd": (torch.optim.SGD, {}),
-    "momentum": (torch.optim.SGD, {"momentum": 0.875}),
-    "adam": (torch.optim.Adam, {}),
-    "adamw": (torch.optim.AdamW, {"weight_decay": 0.125}),
-    "none": (torch.optim.SGD, {"lr": 0.0}),
-}
-"""The class of a case's optimizer, and its arguments beside the learning rate."""
-
-
-def make_optimizer(case: Case, module: nn.Module, features: Features) -> torch.optim.Optimizer:
-    """The optimizer of `torch.optim` over the placed parameters."""
-    trained = features.trained(parameters(module))
-    if case.training.optimizer == "own":
-        return made.optimizer(case, trained)
-    kind, arguments = OPTIMIZERS[case.training.optimizer]
-    return features.optimizer(kind, trained, {"lr": case.training.learning_rate, **arguments})
-
-
-def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
-    """The summed loss divided by `count`, in float32, or float64 where the output is.
-
-    It uses only operators that DTensor has sharding rules for (there is none for `mse_loss`).
-    """
-    output = output if output.dtype == torch.float64 else output.float()
-    if case.training.loss == "mse":
-        return ((output - targets.to(output.dtype)) ** 2).sum() / count
-    valid = targets != IGNORE_INDEX
-    logs = functional.log_softmax(output, dim=-1)
-    chosen = logs.gather(-1, (targets * valid).unsqueeze(-1)).squeeze(-1)
-    return -(chosen * valid * of_targets(case, targets, chosen)).sum() / count
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:

@@ -106,4 +106,4 @@ def _counts() -> dict[str, int]:
 
 
 def _sorted(names: dict[str, set[str]]) -> dict[str, Names]:
-    return {layer: tuple(sorted(held)) for layer, held in sorted(names.items()) if held}
+    return {layer: tuple(sorted(operators)) for layer, operators in sorted(names.items()) if operators}

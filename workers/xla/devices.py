@@ -97,16 +97,19 @@ def environment(case: Case, at: str = "") -> dict[str, str]:
     No side keeps more precision than the dtype between operators. `UsageError` as for `fitting`.
     """
     at = at or fitting(case)
-    given = f"{os.environ.get('XLA_FLAGS', '')} {flags.for_case(case, on_cpu=at == 'CPU')}".strip()
+    flags_text = f"{os.environ.get('XLA_FLAGS', '')} {flags.for_case(case, on_cpu=at == 'CPU')}".strip()
     if at != "CPU":
-        return {"PJRT_DEVICE": at, "XLA_FLAGS": f"{given} {DETERMINISTIC}" if at == plugin.DEVICE else given}
+        return {
+            "PJRT_DEVICE": at,
+            "XLA_FLAGS": f"{flags_text} {DETERMINISTIC}" if at == plugin.DEVICE else flags_text,
+        }
     threads = max(THREADS_AT_LEAST, case.world_size)
     asynchronous = {} if case.start.asynchronous else {start.ASYNCHRONOUS: "false"}
     return {
         "PJRT_DEVICE": at,
         "CPU_NUM_DEVICES": str(case.world_size),
         "XLA_THREAD_POOL_SIZE": str(threads),
-        "XLA_FLAGS": given,
+        "XLA_FLAGS": flags_text,
         **asynchronous,
     }
 

@@ -7,7 +7,7 @@ writes its own.
 
 from typing import TYPE_CHECKING
 
-from difftest.cases.layout import Placements, Replicate, Shard
+from difftest.cases.layout import Replicate, Shard
 from workers.xla import sharding
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def accumulate(
     from torch_xla.experimental.gradient_accumulation import gradient_accumulation
 
     count = len(parts)
-    placements = _behind_parts(world.case.layout.batch)
+    # A dim of parts precedes the batch's own dims.
+    placements = tuple(
+        Shard(p.dim + 1) if isinstance(p, Shard) else Replicate() for p in world.case.layout.batch
+    )
     stacked = [
         world.mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)
     ]
@@ -52,8 +55,3 @@ def accumulate(
     )
     total, outputs = gradient_accumulation(step, (index, *stacked), module, empty)
     return [{"": output} for output in outputs.unbind(0)], total
-
-
-def _behind_parts(placements: Placements) -> Placements:
-    """The batch's placements when a dim of parts precedes its own dims."""
-    return tuple(Shard(p.dim + 1) if isinstance(p, Shard) else Replicate() for p in placements)

@@ -131,9 +131,9 @@ def misplaced(module: "nn.Module", case: Case) -> dict[str, Misplaced]:
         requested = tuple(ways(dim, placements, mesh) for dim in range(parameter.dim()))
         if (
             prod(requested) > 1
-            and (held := tiles(getattr(parameter, "global_tensor", parameter))) != requested
+            and (actual := tiles(getattr(parameter, "global_tensor", parameter))) != requested
         ):
-            different[name] = Misplaced(held, requested)
+            different[name] = Misplaced(actual, requested)
     return different
 
 

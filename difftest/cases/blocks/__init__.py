@@ -11,7 +11,7 @@ from difftest.cases.schema import Schema
 from difftest.ground import plugins
 
 
-class Declared(Protocol):
+class BlockDeclaration(Protocol):
     """What a file in this folder declares."""
 
     @property
@@ -19,9 +19,9 @@ class Declared(Protocol):
         """The sizes and options of the block, by name."""
 
 
-def load(name: str) -> Declared:
+def load(name: str) -> BlockDeclaration:
     """The block called `name`; `UsageError` when there is none."""
-    block: Declared = plugins.load(__name__, name)
+    block: BlockDeclaration = plugins.load(__name__, name)
     return block
 
 

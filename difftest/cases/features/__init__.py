@@ -12,7 +12,7 @@ from difftest.cases.schema import Schema
 from difftest.ground import plugins
 
 
-class Declared(Protocol):
+class FeatureDeclaration(Protocol):
     """What a file in this folder declares."""
 
     @property
@@ -20,9 +20,9 @@ class Declared(Protocol):
         """The options of the feature, by name."""
 
 
-def load(name: str) -> Declared:
+def load(name: str) -> FeatureDeclaration:
     """The feature called `name`; `UsageError` when there is none."""
-    feature: Declared = plugins.load(__name__, name)
+    feature: FeatureDeclaration = plugins.load(__name__, name)
     return feature
 
 

@@ -77,13 +77,13 @@ class Options(FeatureOptions, frozen=True):
     def spelled(self, _training: Training) -> Spelled:
         """Registered with what is wrapped; the reference on one device has no hook."""
         name, state = self.called()
-        given = f"powerSGD_hook.PowerSGDState(None, {state})" if state else "None"
+        state_text = f"powerSGD_hook.PowerSGDState(None, {state})" if state else "None"
         rank = ("    side = math.isqrt(sum(one.numel() for one in model.parameters()) - 1) + 1",)
         return Spelled(
             wrapped=(
                 "if isinstance(model, DistributedDataParallel):",
                 *(rank if "side" in state else ()),
-                f"    model.register_comm_hook({given}, {name})",
+                f"    model.register_comm_hook({state_text}, {name})",
             )
         )
 

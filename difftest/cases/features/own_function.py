@@ -30,7 +30,7 @@ class Options(FeatureOptions, frozen=True):
     def spelled(self, _training: Training) -> Spelled:
         """The function, and a forward of every Linear layer that calls it."""
         halves = "product[..., : (width := product.shape[-1]) // 2], product[..., width // 2 :]"
-        made = halves if self.outputs > 1 else "product"
+        product = halves if self.outputs > 1 else "product"
         gradient = "torch.cat(gradients, -1)" if self.outputs > 1 else "gradients[0]"
         result = "torch.cat(given, -1)" if self.outputs > 1 else "given"
         return Spelled(
@@ -41,7 +41,7 @@ class Options(FeatureOptions, frozen=True):
                 "        ctx.save_for_backward(x, weight)",
                 "        ctx.biased = bias is not None",
                 "        product = functional.linear(x, weight, bias)",
-                f"        return {made}",
+                f"        return {product}",
                 "",
                 "    @staticmethod",
                 "    def backward(ctx, *gradients):",

@@ -171,6 +171,6 @@ class RoutedExperts(Layer, frozen=True, kw_only=True, tag="routed_experts"):
     def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class."""
         del moves
-        given = (self.width, self.hidden, self.experts, self.router, self.capacity, self.shared)
+        arguments = (self.width, self.hidden, self.experts, self.router, self.capacity, self.shared)
         activate = "torch.relu" if self.function == "relu" else "functional.silu"
-        return f'Experts("mask {path}", {", ".join(map(str, given))}, {activate})'
+        return f'Experts("mask {path}", {", ".join(map(str, arguments))}, {activate})'

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
-from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Replicate, replicated
 from difftest.findings.ablations import Ablation, Baseline
 
@@ -16,18 +13,11 @@ def ablations(baseline: Baseline) -> Iterator[Ablation]:
     case = baseline.case
     yield baseline.changed("it runs on one device, unsharded", case=case.unsharded())
     if case.world_size > 1:
-        yield baseline.changed("every mesh axis has one rank", case=_one_rank(case))
+        mesh = Mesh(tuple((name, 1) for name in case.layout.mesh.names))
+        yield baseline.changed("every mesh axis has one rank", case=case.changed("layout", mesh=mesh))
     if any(
         placement != Replicate() for placements in case.layout.parameters.values() for placement in placements
     ):
-        yield baseline.changed("every parameter is replicated", case=_replicated(case))
-
-
-def _one_rank(case: Case) -> Case:
-    mesh = Mesh(tuple((name, 1) for name in case.layout.mesh.names))
-    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, mesh=mesh))
-
-
-def _replicated(case: Case) -> Case:
-    parameters = dict.fromkeys(case.layout.parameters, replicated(case.layout.mesh))
-    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, parameters=parameters))
+        parameters = dict.fromkeys(case.layout.parameters, replicated(case.layout.mesh))
+        whole = case.changed("layout", parameters=parameters)
+        yield baseline.changed("every parameter is replicated", case=whole)

@@ -122,8 +122,8 @@ def _refuse_deciding(file: str, key: str, commands: Iterable[click.Command]) -> 
 
 def described(file: str, defaults: Mapping[str, Any]) -> str:
     """A line about the defaults of one command that come from a file."""
-    given = ", ".join(f"{name.replace('_', '-')} = {value!r}" for name, value in defaults.items())
-    return f"defaults of {str(Path(file).resolve())!r}: {given}"
+    pairs = ", ".join(f"{name.replace('_', '-')} = {value!r}" for name, value in defaults.items())
+    return f"defaults of {str(Path(file).resolve())!r}: {pairs}"
 
 
 def _require(file: str, kind: str, key: str, allowed: Iterable[str]) -> None:

@@ -45,7 +45,7 @@ class Deciding(click.Option):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredOption:
     """An option as click takes it; without names it is called as its field."""
 
     names: tuple[str, ...]
@@ -64,9 +64,9 @@ class Declared:
         return click.option(*names, **attributes)(command)
 
 
-def option(*names: str, **attributes: Any) -> Declared:  # noqa: ANN401  as click's function of this name
+def option(*names: str, **attributes: Any) -> DeclaredOption:  # noqa: ANN401  as click's function of this name
     """The option of a field; its attributes are those of `click.option`."""
-    return Declared(names, attributes)
+    return DeclaredOption(names, attributes)
 
 
 def options(of: Callable[..., Any], *, without: Container[str] = ()) -> Callable[[Command], Command]:
@@ -292,7 +292,7 @@ Load: TypeAlias = Annotated[
 ]
 
 
-def paths_option(usual: str) -> Declared:
+def paths_option(usual: str) -> DeclaredOption:
     """The option of a command that uses the paths which `usual` describes where nothing else is said."""
     return option(
         type=Names("generators.paths"),

@@ -13,7 +13,7 @@ from difftest.ground.own_folder import own_folder
 from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import BundleWriter
-from difftest.records.bundle_lines import EVIDENCE, Who
+from difftest.records.bundle_lines import EVIDENCE
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.resume import CampaignRecord
@@ -85,15 +85,13 @@ class BundleRecording:
         with self._free:
             outcome = self._run(case, backend, options)
         index = self._indices.get(case.id, EVIDENCE)
-        self._recorder.keep(index, case, self._traits(backend), options, outcome)
+        traits = self._backends.get(backend)
+        who = (backend, traits.SIDE, traits.FRAMEWORK) if traits else (ORACLE, ORACLE, "")
+        self._recorder.keep(index, case, who, options, outcome)
         with self._lock:
             self._executed.add((case.id, backend))
             self.runs += 1
         return outcome
-
-    def _traits(self, backend: str) -> Who:
-        traits = self._backends.get(backend)
-        return (backend, traits.SIDE, traits.FRAMEWORK) if traits else (ORACLE, ORACLE, "")
 
     def _run_unsharded(self, done: tuple[Case, str]) -> None:
         """Runs a case on one device, once for each backend: the blame of findings needs it."""

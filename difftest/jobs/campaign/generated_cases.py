@@ -32,7 +32,7 @@ from difftest.jobs.campaign.control import CasesOfBackends, remember, run_contro
 from difftest.jobs.campaign.progress import FirstComparison, Meter
 from difftest.jobs.campaign.tally import NO_EVIDENCE, Tally
 from difftest.records.corpus import Corpus
-from difftest.records.definition import Definition, versions
+from difftest.records.definition import CampaignDefinition, versions
 from difftest.records.resume import CampaignRecord
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ SAMPLED = 3
 """How many recorded cases are compared with those of the seed."""
 
 
-def define(request: CampaignRequest) -> Definition:
+def define(request: CampaignRequest) -> CampaignDefinition:
     """What defines the requested campaign: an equal definition continues it."""
     from workers.backends import candidates
     from workers.cluster import environments
 
     backends = tuple(sorted(candidates(request.backends)))
-    return Definition(
+    return CampaignDefinition(
         seed=request.seed,
         paths=request.chosen_paths(),
         model=f"{request.model.layer.source} {request.model.digest}" if request.model else msgspec.UNSET,
@@ -149,18 +149,14 @@ def recorded_tally(
     for backend, traits in backends.items():
         recorded.comparisons.expect(traits.SIDE, backend)
     tally, present = Tally(campaign=name, ledger=ledger), set(corpus.fingerprints())
-    tally.comparisons, tally.resumed = recorded.comparisons, _cases(recorded)
+    tally.comparisons = recorded.comparisons
+    tally.resumed = sum(CaseNumber.of(index).series != Series.REFERENCE for index, _ in recorded.cases)
     tally.recurring = {
         fingerprint: corpus.finding(fingerprint)
         for fingerprint in recorded.sightings
         if fingerprint in present
     }
     return tally
-
-
-def _cases(recorded: CampaignRecord) -> int:
-    """How many cases are recorded, without twins."""
-    return sum(CaseNumber.of(index).series != Series.REFERENCE for index, _ in recorded.cases)
 
 
 def is_complete(request: CampaignRequest, recorded: CampaignRecord, corpus: Corpus | None = None) -> bool:

@@ -60,10 +60,10 @@ def compare_runs(  # noqa: PLR0913  what the command was given
     return comparison.status
 
 
-def names_of(given: Sequence[str]) -> dict[str, str]:
+def names_of(paths: Sequence[str]) -> dict[str, str]:
     """The names of the second run, or checkpoint, by those of the first."""
     names = {}
-    for text in given:
+    for text in paths:
         first, equals, second = text.partition("=")
         if not equals or not first:
             msg = f"--name is {text!r}; it needs the form FIRST=SECOND, such as model.layers=transformer.h"

@@ -21,7 +21,7 @@ from difftest.jobs.filing.pass_files import AFTER, BEFORE
 from difftest.jobs.filing.passes import of_module, of_script, smallest
 from difftest.jobs.screen.output import write_text
 from difftest.passes.guilty import Verdict
-from difftest.passes.hlo import without_origins
+from difftest.passes.hlo_text import without_origins
 from difftest.records import read_limits
 from difftest.records.corpus import ARTIFACTS
 from difftest.records.evidence import GUILTY_PASS
@@ -70,8 +70,8 @@ class Accusation:
         return f"{self.verdict.name}: {self.verdict.reason}{control}"
 
 
-def _numbers(given: Sequence[Array], results: Sequence[Array]) -> Iterator[str]:
-    for word, arrays in (("parameter", given), ("result", results)):
+def _numbers(arguments: Sequence[Array], results: Sequence[Array]) -> Iterator[str]:
+    for word, arrays in (("parameter", arguments), ("result", results)):
         for number, array in enumerate(arrays):
             if array.size <= MOST_ELEMENTS:
                 yield f"// {word} {number}: {np.asarray(array).tolist()}"
@@ -96,7 +96,8 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
             scripts=(text,), python=_python(environment) if environment else python_of(backend)
         )
     if not target.is_file():
-        msg = f"{str(target)!r} is no finding, no file, and no known fault of XLA; known faults: {_allowed()}"
+        allowed = ", ".join(fault.name for fault in read_faults() if fault.package == "XLA")
+        msg = f"{str(target)!r} is no finding, no file, and no known fault of XLA; known faults: {allowed}"
         raise UsageError(msg)
     if target.suffix == ".py":
         return AccusedProgram(scripts=(read_script(target, trust=trust)[0],), python=_python(environment))
@@ -106,8 +107,8 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
 
 def scripts_of(fault: KnownFault) -> tuple[str, ...]:
     """The scripts of a fault, that with jaxlib alone first: it leaves the numbers that it ran on."""
-    made = script_on_jax(fault), script_of(fault)
-    return tuple(script.text for script in made if script)
+    scripts = script_on_jax(fault), script_of(fault)
+    return tuple(script.text for script in scripts if script)
 
 
 def accuse(program: AccusedProgram, *, whole: bool = False) -> Accusation:
@@ -122,15 +123,15 @@ def accuse(program: AccusedProgram, *, whole: bool = False) -> Accusation:
     return Accusation(verdict=verdict, smallest=verdict if whole else smallest(verdict, program.python))
 
 
-def keep(folder: Path, made: Accusation) -> Finding:
+def keep(folder: Path, accusation: Accusation) -> Finding:
     """Writes the modules to the finding's artifacts, and the verdict to its evidence."""
     subject = read_finding(folder)
     for name in (BEFORE, AFTER):
         (subject.folder / ARTIFACTS / name).unlink(missing_ok=True)
     (subject.folder / ARTIFACTS).mkdir(exist_ok=True)
-    for name, text in made.modules().items():
+    for name, text in accusation.modules().items():
         write_text(subject.folder / ARTIFACTS / name, text)
-    evidence = {**subject.finding.evidence, GUILTY_PASS: made.sentence()}
+    evidence = {**subject.finding.evidence, GUILTY_PASS: accusation.sentence()}
     return subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
 
 
@@ -142,7 +143,3 @@ def _python(environment: str | None) -> str:
         msg = f"there is no environment {environment!r}; `difftest environments make {environment}` makes it"
         raise UsageError(msg)
     return str(python)
-
-
-def _allowed() -> str:
-    return ", ".join(fault.name for fault in read_faults() if fault.package == "XLA")

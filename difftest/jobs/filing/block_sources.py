@@ -19,14 +19,11 @@ def block_texts(case: Case) -> Mapping[str, str]:
 
 def _whole(module: str) -> str:
     tree = ast.parse(_text(module))
-    borrowed = [node for node in tree.body if isinstance(node, ast.ImportFrom) and _is_own(node)]
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+    borrowed = [node for node in imports if (node.module or "").partition(".")[0] == OWN]
     tree.body = [node for node in tree.body if node not in borrowed]
     functions = [function for node in borrowed for function in _functions(node)]
     return ast.unparse(ast.Module([*tree.body, *functions], []))
-
-
-def _is_own(node: ast.ImportFrom) -> bool:
-    return (node.module or "").partition(".")[0] == OWN
 
 
 def _functions(node: ast.ImportFrom) -> Iterator[ast.stmt]:

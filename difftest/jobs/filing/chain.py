@@ -144,8 +144,8 @@ class DraftChain:
     def _reproduce(self, filing: Filing) -> Filing:
         self.say("reproducer: writes a script, and runs it")
         with executing(filing, self.machine, is_open=self.is_open) as execute, Working("reproducer"):
-            made = reproduce(filing.finding, filing.case, execute)
-        return self._keep(filing, made)
+            reproduction = reproduce(filing.finding, filing.case, execute)
+        return self._keep(filing, reproduction)
 
     def _run_listed(self, filing: Filing, listed: KnownScript) -> Filing:
         self.say(f"reproducer: runs {filing.finding.upstream}, which shows the fault; it needs no reduction")
@@ -156,16 +156,16 @@ class DraftChain:
         reason = None if script.shown else f"the ledger's script {answer}"
         return self._keep(filing, Reproduction(reason=reason, script=script))
 
-    def _keep(self, filing: Filing, made: Reproduction) -> Filing:
-        graphs = keep_script(filing, made, filing.folder / SCRIPT)
-        if made.reason or not made.script:
-            output = made.script.output if made.script else ""
+    def _keep(self, filing: Filing, reproduction: Reproduction) -> Filing:
+        graphs = keep_script(filing, reproduction, filing.folder / SCRIPT)
+        if reproduction.reason or not reproduction.script:
+            output = reproduction.script.output if reproduction.script else ""
             hint = f"`difftest replay {filing.folder}` runs its case again"
-            msg = f"reproducer: {made.reason}; {hint}\n{output}".rstrip()
+            msg = f"reproducer: {reproduction.reason}; {hint}\n{output}".rstrip()
             raise HaltError(msg)
-        self.say(f"reproducer: {made.script.text.count(chr(10))} lines, which show the fault")
+        self.say(f"reproducer: {reproduction.script.text.count(chr(10))} lines, which show the fault")
         is_crash = filing.finding.divergence.symptom is Symptom.CRASH
-        return self._recompile(filing, made.script.text) if graphs and is_crash else filing
+        return self._recompile(filing, reproduction.script.text) if graphs and is_crash else filing
 
     def _accuse(self, filing: Filing) -> Filing:
         """Names the pass of XLA that is at fault, which the compiler's maintainers ask for."""
@@ -179,9 +179,9 @@ class DraftChain:
             scripts=scripts, python=python_of(filing.finding.divergence.backend)
         )
         with Working("passes", counts=False):
-            made = accusation.accuse(program)
-        self.say(f"passes: {made.sentence()}")
-        return filing.after(accusation.keep(filing.folder, made))
+            accused = accusation.accuse(program)
+        self.say(f"passes: {accused.sentence()}")
+        return filing.after(accusation.keep(filing.folder, accused))
 
     def _recompile(self, filing: Filing, script: str) -> Filing:
         """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""

@@ -17,7 +17,7 @@ from difftest.records.finding import Finding
 
 
 def keep_script(
-    subject: FindingTarget, made: Reproduction, file: Path, *, graphs: bool = True
+    subject: FindingTarget, reproduction: Reproduction, file: Path, *, graphs: bool = True
 ) -> tuple[str, ...]:
     """Writes the script that showed the finding to `file`, with its output beside it.
 
@@ -26,14 +26,14 @@ def keep_script(
     """
     from workers.backends import profile
 
-    if made.reason is not None or made.script is None:
+    if reproduction.reason is not None or reproduction.script is None:
         if file == subject.folder / SCRIPT:
             for stale in (SCRIPT, OUTPUT):
                 (subject.folder / stale).unlink(missing_ok=True)
         return ()
-    script = made.script
-    if made.run:
-        reduced_run.keep(subject.folder, made.run)
+    script = reproduction.script
+    if reproduction.run:
+        reduced_run.keep(subject.folder, reproduction.run)
     write_text(file, script.text)
     write_text(file.with_name(OUTPUT), script.output)
     noted(lambda: own_scripts.remember(subject.finding.fingerprint, script.text, script.output))

@@ -11,7 +11,7 @@ import numpy as np
 
 from difftest.ground.own_folder import own_folder
 from difftest.jobs.filing.script_runs import SECONDS, execute
-from difftest.passes.guilty import ModuleRun
+from difftest.passes.module_runs import ModuleRun
 from difftest.passes.snapshots import FLAGS, Dump, announced, read_dumps
 
 DRIVER = """

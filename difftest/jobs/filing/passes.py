@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from difftest.jobs.filing.pass_runs import PassRun, compile_passes, run_passes
-from difftest.passes.guilty import Verdict, drawn, judge
+from difftest.passes.guilty import Verdict, judge
 from difftest.passes.hlo import UnreadableError
+from difftest.passes.module_runs import drawn
 from difftest.passes.smallest import Candidate, first_candidates
 from difftest.passes.snapshots import Dump
 

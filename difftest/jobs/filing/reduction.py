@@ -16,7 +16,7 @@ from difftest.records.case_files import write_case
 from difftest.records.corpus import FINDING, REDUCED, Corpus
 from difftest.records.finding import Finding
 from difftest.records.own_cases import is_own_finding, remember_finding
-from difftest.reduce.journal import Journal
+from difftest.reduce.journal import ReductionJournal
 from difftest.reduce.search import Reduced, reduce
 
 UNSTEADY_TRIES = 3
@@ -118,7 +118,7 @@ def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] 
         if first in (AGREES, UNDECIDED):
             return None
         task = replace(task, fingerprint=first)
-    journal = Journal(task.journal)
+    journal = ReductionJournal(task.journal)
     if journal.damage:
         click.echo(f"difftest: damaged record: {journal.damage}", err=True)
     reduced = reduce(

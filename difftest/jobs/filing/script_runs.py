@@ -175,7 +175,7 @@ def compiled_hlo(text: str, python: str = sys.executable) -> str:
 
     The script may end in any way. Flags of XLA that it sets must follow those of the variable `XLA_FLAGS`.
     """
-    from difftest.passes.hlo import TABLES
+    from difftest.passes.hlo_text import TABLES
 
     with own_folder("graphs") as folder:
         file = folder / "reproducer.py"

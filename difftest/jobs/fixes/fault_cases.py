@@ -75,6 +75,8 @@ def _of_known(fault: KnownFault) -> FaultCases:
 
 
 def _of_finding(folder: Path) -> FaultCases:
+    from workers import backends
+
     subject = read_finding(folder)
     shown, name = subject.finding.divergence, subject.finding.fingerprint
 
@@ -83,8 +85,8 @@ def _of_finding(folder: Path) -> FaultCases:
         return name if alike else _listed(other, case)
 
     backend = plugins.plain(shown.backend)
-    cases = ((subject.case, backend),)
-    return FaultCases(name=name, cases=cases, package=_framework(backend), attribute=attribute)
+    package = backends.load(backend).FRAMEWORK
+    return FaultCases(name=name, cases=((subject.case, backend),), package=package, attribute=attribute)
 
 
 def _listed(shown: Divergence, case: Case) -> str:
@@ -101,9 +103,3 @@ def counterexamples(subject: FaultCases, case: Case, backend: str, most: int) ->
     of_package = of_faults(read_faults(), subject.package)
     others = [one for one, on in of_package if on == backend and one.id != case.id]
     return sorted(others, key=lambda one: (one.path != case.path, one.world_size))[:most]
-
-
-def _framework(backend: str) -> str:
-    from workers import backends
-
-    return backends.load(backend).FRAMEWORK

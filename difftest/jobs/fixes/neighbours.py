@@ -53,7 +53,7 @@ def _meshes(case: Case) -> Iterator[Candidate]:
         for ranks in AXIS_SIZES:
             if ranks != size:
                 mesh = Mesh((*axes[:place], (name, ranks), *axes[place + 1 :]))
-                yield from tried(f"{ranks} ranks on {name}", partial(_with_layout, case, mesh=mesh))
+                yield from tried(f"{ranks} ranks on {name}", partial(case.changed, "layout", mesh=mesh))
 
 
 def _placements(case: Case) -> Iterator[Candidate]:
@@ -66,7 +66,7 @@ def _placements(case: Case) -> Iterator[Candidate]:
                 changed: Placements = (*placements[:axis], other, *placements[axis + 1 :])
                 parameters = {**case.layout.parameters, name: changed}
                 words = f"{name} is {other} over {case.layout.mesh.names[axis]}"
-                yield from tried(words, partial(_with_layout, case, parameters=parameters))
+                yield from tried(words, partial(case.changed, "layout", parameters=parameters))
 
 
 def _sizes(case: Case) -> Iterator[Candidate]:
@@ -75,7 +75,3 @@ def _sizes(case: Case) -> Iterator[Candidate]:
     for words, made in (candidate for simplification in simplify for candidate in simplification(case)):
         if made.layout.mesh == case.layout.mesh and made.dtype == case.dtype:
             yield f"without {words}" if words else "smaller", made
-
-
-def _with_layout(case: Case, **changes: object) -> Case:
-    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, **changes))

@@ -101,8 +101,8 @@ def _token(environment: Mapping[str, str]) -> MachineCheck:
 
 def _token_file(environment: Mapping[str, str]) -> bool:
     """Whether Ray finds a token in a file, its default place among others."""
-    given = environment.get("RAY_AUTH_TOKEN_PATH")
-    return (Path(given) if given else Path.home() / ".ray" / "auth_token").is_file()
+    path = environment.get("RAY_AUTH_TOKEN_PATH")
+    return (Path(path) if path else Path.home() / ".ray" / "auth_token").is_file()
 
 
 def _compiler() -> MachineCheck:

@@ -86,8 +86,8 @@ class NullCampaign:
 
     def check_group(self, numbered: Sequence[tuple[int, Case]]) -> list[CaseCheck]:
         """Checks cases that can share processes, each as `check` does."""
-        made = self._together(numbered) if len(numbered) > 1 else {}
-        return [replace(self, made=made).check(one) for one in numbered]
+        runs = self._together(numbered) if len(numbered) > 1 else {}
+        return [replace(self, made=runs).check(one) for one in numbered]
 
     def check(self, numbered: tuple[int, Case]) -> CaseCheck:
         """Runs one case on a backend of either side, beside the oracle and one legal variant.
@@ -194,11 +194,11 @@ class NullCampaign:
                 variant = self._variant(index, backend)
                 options[backend, variant.name] = variant.environment
                 cases[backend, variant.name].append(variant.of(case))
-        made = dict[tuple[str, Wanted], Timed]()
+        runs = dict[tuple[str, Wanted], Timed]()
         for wanted, several in cases.items():
             with contextlib.suppress(InfrastructureError):
-                made |= self._made_together(several, wanted, options.get(wanted, {}))
-        return made
+                runs |= self._made_together(several, wanted, options.get(wanted, {}))
+        return runs
 
     def _made_together(
         self, cases: Sequence[Case], wanted: Wanted, options: Mapping[str, str]

@@ -42,9 +42,8 @@ def chosen_defects(names: str, backends: tuple[str, ...] = ()) -> list[tuple["Pl
     requested = requested or [
         name for name, fault in faults.items() if fault.least_gpus <= available and not fault.paths
     ]
-    by_path = {
-        path: [fault.name for fault in faults.values() if path in fault.paths] for path in _paths(faults)
-    }
+    paths = {path for fault in faults.values() for path in fault.paths}
+    by_path = {path: [fault.name for fault in faults.values() if path in fault.paths] for path in paths}
     requested = [name for each in requested for name in by_path.get(each, [each])]
     for name in requested:
         if name not in faults:
@@ -59,10 +58,6 @@ def _into(fault: "PlantedFault", backends: tuple[str, ...]) -> tuple[str, ...]:
 
     able = (name for name in backends if {plain(name), profile(name).same_as} & set(fault.backends))
     return tuple(able) if backends else fault.backends
-
-
-def _paths(faults: Mapping[str, "PlantedFault"]) -> set[str]:
-    return {path for fault in faults.values() for path in fault.paths}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ def state_of(run: ScriptRun, script: KnownScript) -> ScriptState | None:
 
 def ending(output: str) -> str:
     """The line that says how a script failed: that of the last exception, else the last one."""
-    lines = [found["line"] for found in EXCEPTION.finditer(output)] or [
+    lines = [match["line"] for match in EXCEPTION.finditer(output)] or [
         line for line in output.splitlines() if line.strip() and TRACEBACK not in line
     ]
     return lines[-1].strip()[:MOST_NOTE] if lines else "no output"

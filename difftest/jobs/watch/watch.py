@@ -193,8 +193,8 @@ def _expected(request: Watch, journal: Journal, release: Release) -> Mapping[tup
     """
     every = [tried for tried in (*listed(request.faults), *journal.tried) if tried.package == release.package]
     earlier = [tried for tried in every if release_order(tried.release) < release_order(release.version)]
-    known = sorted(earlier or every, key=lambda tried: release_order(tried.release))
-    return {tried.subject: tried.state for tried in known}
+    in_order = sorted(earlier or every, key=lambda tried: release_order(tried.release))
+    return {tried.subject: tried.state for tried in in_order}
 
 
 def _cases(request: Watch, release: Release) -> tuple[Sample, ...]:

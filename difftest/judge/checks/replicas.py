@@ -42,16 +42,15 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
         if key[1] is Stage.FORWARD or tensor.misfits(run.case.layout.mesh):
             continue
         for ranks in replica_groups(tensor.placements, run.case.layout.mesh):
-            if odd := [rank for rank in ranks if not _same(tensor, ranks[0], rank)]:
+            pieces, first = tensor.pieces, ranks[0]
+            if odd := [
+                rank for rank in ranks if not np.array_equal(pieces[first], pieces[rank], equal_nan=True)
+            ]:
                 finite = all(np.isfinite(tensor.pieces[rank]).all() for rank in ranks)
                 nature = "" if finite else "not finite"
                 wrong = RemarkFacts(remark=_describe(tensor, ranks, odd))
                 yield run.tensor_divergence("replicas", Symptom.MISMATCH, key, wrong, nature=nature)
                 break
-
-
-def _same(tensor: Sharded, one: int, other: int) -> bool:
-    return np.array_equal(tensor.pieces[one], tensor.pieces[other], equal_nan=True)
 
 
 def _describe(tensor: Sharded, ranks: Sequence[int], odd: Sequence[int]) -> str:

@@ -45,8 +45,8 @@ class Call:
 
     def number(self, name: str, default: float) -> float:
         """A number that is passed by name; `default` where there is none."""
-        given = self.option(name)
-        return float(given) if isinstance(given, int | float) else default
+        option = self.option(name)
+        return float(option) if isinstance(option, int | float) else default
 
     def epsilon(self, default: float) -> float:
         """The epsilon of a norm, passed by name or by position."""
@@ -56,8 +56,8 @@ class Call:
     @property
     def positional(self) -> tuple[Argument, ...]:
         """What is passed by position, to the function or to the class of the module."""
-        made = self.layer.made.arguments if isinstance(self.layer, Module) else ()
-        return (*self.layer.arguments, *made)
+        arguments = self.layer.made.arguments if isinstance(self.layer, Module) else ()
+        return (*self.layer.arguments, *arguments)
 
     def plain_numbers(self) -> list[float]:
         """The numbers among the arguments that are passed by position."""

@@ -30,13 +30,13 @@ def gradients(run: MeasuredRun, last: int) -> Gradients | None:
     return [{key[2]: np.asarray(run.truth(key)[0], np.float64) for key in step} for step in keys]
 
 
-def updated(run: MeasuredRun, name: str, given: Sequence[Floats]) -> Floats:
-    """The parameter after updates with the gradients `given` to the optimizer, one a step."""
+def updated(run: MeasuredRun, name: str, gradients: Sequence[Floats]) -> Floats:
+    """The parameter after updates with the gradients `gradients` to the optimizer, one a step."""
     training = run.case.training
     kind, rate = training.optimizer, training.learning_rate
     value = np.array(numbers.weights(run.case)[name])
     first, second = np.zeros_like(value), np.zeros_like(value)
-    for step, gradient in enumerate(given, start=1):
+    for step, gradient in enumerate(gradients, start=1):
         if kind in {"sgd", "momentum"}:
             first = gradient + (MOMENTUM * first if kind == "momentum" else 0.0)
             value -= rate * first
@@ -50,10 +50,10 @@ def updated(run: MeasuredRun, name: str, given: Sequence[Floats]) -> Floats:
     return value
 
 
-def clipping(run: MeasuredRun, given: Gradients) -> list[float]:
+def clipping(run: MeasuredRun, gradients: Gradients) -> list[float]:
     """The factor by which the case's clipping multiplies the gradients of each step."""
     most = run.case.training.clip_norm
     if most is None:
-        return [1.0] * len(given)
-    norms = (np.sqrt(sum(float((one**2).sum()) for one in step.values())) for step in given)
+        return [1.0] * len(gradients)
+    norms = (np.sqrt(sum(float((one**2).sum()) for one in step.values())) for step in gradients)
     return [min(1.0, most / (float(norm) + CLIP_EPSILON)) for norm in norms]

@@ -38,26 +38,26 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether wrong factors of at most 1 give all parameters up to the step within rounding."""
     last, stage, _ = at
     modelled = run.case.training.optimizer in _updates.MODELLED
-    given = (
+    gradients = (
         _updates.gradients(run, last) if modelled and stage is Stage.UPDATE and last < MOST_STEPS else None
     )
-    if given is None:
+    if gradients is None:
         return False
-    keys = [(step, Stage.UPDATE, name) for step in range(last + 1) for name in given[0]]
+    keys = [(step, Stage.UPDATE, name) for step in range(last + 1) for name in gradients[0]]
     beside = [run.beside(key) for key in keys]
     values = [actual.full(run.case.layout.mesh) for _, _, actual in beside]
     floors = [np.maximum(one, TINY) for _, one, _ in beside]
     numbers = sum(
         truth.size for (step, _, _), (truth, _, _) in zip(keys, beside, strict=True) if step == last
     )
-    if numbers < LEAST_NUMBERS * len(given) or not all(np.isfinite(value).all() for value in values):
+    if numbers < LEAST_NUMBERS * len(gradients) or not all(np.isfinite(value).all() for value in values):
         return False
 
     def errors(logarithms: Floats) -> Floats:
         """What the factors leave unexplained, in units of the rounding noise."""
         scaled = {
-            name: [float(np.exp(one)) * step[name] for one, step in zip(logarithms, given, strict=True)]
-            for name in given[0]
+            name: [float(np.exp(one)) * step[name] for one, step in zip(logarithms, gradients, strict=True)]
+            for name in gradients[0]
         }
         off = [
             (value - _updates.updated(run, name, scaled[name][: step + 1])) / floor
@@ -65,7 +65,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         ]
         return np.concatenate([one.ravel() for one in off])
 
-    right = np.log(np.maximum(_updates.clipping(run, given), TINY))
+    right = np.log(np.maximum(_updates.clipping(run, gradients), TINY))
     fitted = _fitted(errors, right)
     explained, wrong = np.abs(errors(fitted)) <= THRESHOLD, np.abs(errors(right)) > THRESHOLD
     return bool(explained.all() and wrong.any() and (fitted <= CLOSE).all())

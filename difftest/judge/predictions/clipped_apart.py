@@ -27,16 +27,16 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether ranks that hold whole parameters differ, and their updates add up to the right gradients."""
     step, stage, _ = at
     modelled = run.case.training.optimizer in LINEAR and stage is Stage.UPDATE
-    given = _updates.gradients(run, step) if modelled else None
-    if given is None:
+    gradients = _updates.gradients(run, step) if modelled else None
+    if gradients is None:
         return False
-    factors = _updates.clipping(run, given)
+    factors = _updates.clipping(run, gradients)
     updates, right, noise = list[Floats](), list[Floats](), list[Floats]()
-    for name, gradient in given[step].items():
+    for name, gradient in gradients[step].items():
         _, floors, actual = run.beside((step, Stage.UPDATE, name))
         if any(piece.shape != actual.shape for piece in actual.pieces.values()):
             return False
-        earlier = [factor * one[name] for factor, one in zip(factors[:step], given, strict=False)]
+        earlier = [factor * one[name] for factor, one in zip(factors[:step], gradients, strict=False)]
         before = _updates.updated(run, name, [*earlier, np.zeros_like(gradient)])
         updates.append(np.stack([(piece - before).ravel() for piece in actual.pieces.values()], axis=1))
         right.append(-run.case.training.learning_rate * gradient.ravel())

@@ -23,10 +23,10 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         side = int(block.arguments["side"])
         if (block.arguments["norm"], block.arguments["pool"]) != ("none", "adaptive") or not width:
             return None
-        held = _outputs.shards(run, inputs.reshape(-1, channels, side, side))
-        if len({images.shape for images in held}) > 1:
+        shards = _outputs.shards(run, inputs.reshape(-1, channels, side, side))
+        if len({images.shape for images in shards}) > 1:
             return None
-        padded = _with_columns(held, width)
+        padded = _with_columns(shards, width)
         whole = np.empty((len(inputs), block.parameters["conv.weight"][0], side, side))
         for place, images in zip(_outputs.places(run, whole), padded, strict=True):
             whole[place] = _convolved(images, own["conv.weight"], width)
@@ -35,12 +35,12 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     return _outputs.predicted(run, at, "convolution", layer)
 
 
-def _with_columns(held: list[Array], width: int) -> list[Floats]:
+def _with_columns(shards: list[Array], width: int) -> list[Floats]:
     """The images of each rank, with `width` columns at either side: of a neighbour's, or zeros."""
-    none = np.zeros_like(held[0][..., :width])
-    before = [none, *(images[..., -width:] for images in held[:-1])]
-    after = [*(images[..., :width] for images in held[1:]), none]
-    return [np.concatenate(each, axis=-1) for each in zip(before, held, after, strict=True)]
+    none = np.zeros_like(shards[0][..., :width])
+    before = [none, *(images[..., -width:] for images in shards[:-1])]
+    after = [*(images[..., :width] for images in shards[1:]), none]
+    return [np.concatenate(each, axis=-1) for each in zip(before, shards, after, strict=True)]
 
 
 def _convolved(images: Floats, kernel: Floats, width: int) -> Floats:

@@ -26,10 +26,10 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     if at[1] is not Stage.BACKWARD or not call or call.function not in RATIOS:
         return False
     truth, _, _ = _calls.compared(run, at)
-    given = next(call.tensors(), None)
+    inputs = next(call.tensors(), None)
     alpha = call.number("alpha", next(iter(call.plain_numbers()), 1.0))
-    if given is None or given.shape != truth.shape or not alpha:
+    if inputs is None or inputs.shape != truth.shape or not alpha:
         return False
     with np.errstate(all="ignore"):
-        wrong = truth * RATIOS[call.function](np.minimum(given, 0.0), alpha)
-    return _calls.is_within(run, at, np.where(given > 0.0, truth, wrong))
+        wrong = truth * RATIOS[call.function](np.minimum(inputs, 0.0), alpha)
+    return _calls.is_within(run, at, np.where(inputs > 0.0, truth, wrong))

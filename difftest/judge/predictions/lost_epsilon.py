@@ -40,12 +40,12 @@ def _is_without_epsilon(run: MeasuredRun, at: Key) -> bool:
     call = _calls.call_at(run, at)
     if not call or call.function != RMS_NORM or not (tensors := list(call.tensors())):
         return False
-    truth, given = run.truth(at)[0], tensors[0]
+    truth, inputs = run.truth(at)[0], tensors[0]
     added = call.epsilon(2.0 * _calls.roundoff(run))
-    if given.shape != truth.shape or not given.size:
+    if inputs.shape != truth.shape or not inputs.size:
         return False
-    for dims in range(1, given.ndim + 1):
-        squares = (given**2).mean(axis=tuple(range(-dims, 0)), keepdims=True)
+    for dims in range(1, inputs.ndim + 1):
+        squares = (inputs**2).mean(axis=tuple(range(-dims, 0)), keepdims=True)
         if squares.all() and _calls.is_within(run, at, truth * np.sqrt((squares + added) / squares)):
             return True
     return False

@@ -20,8 +20,8 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         output, _ = run.truth((step, stage, _outputs.named(part)))
         targets = batch.targets[part * rows : (part + 1) * rows]
         losses = _outputs.losses(case.training.loss, np.asarray(output, np.float64), targets)
-        held = _outputs.shards(run, losses)
-        if not all(one.size for one in held):
+        shards = _outputs.shards(run, losses)
+        if not all(one.size for one in shards):
             return False
-        total += float(np.mean([one.mean() for one in held])) * losses.size / batch.count
+        total += float(np.mean([one.mean() for one in shards])) * losses.size / batch.count
     return _outputs.is_near(run, at, np.array(total))

@@ -16,8 +16,8 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     if at[1] is not Stage.BACKWARD or not call or call.function != "nn.functional.hardtanh":
         return False
     truth, floors, value = _calls.compared(run, at)
-    given = next(call.tensors(), None)
+    inputs = next(call.tensors(), None)
     wrong = np.isfinite(floors) & ~(np.abs(value - truth) <= THRESHOLD * floors)
-    if given is None or given.shape != truth.shape or not wrong.any():
+    if inputs is None or inputs.shape != truth.shape or not wrong.any():
         return False
-    return not truth[wrong].any() and len(np.unique(given[wrong])) <= BOUNDS
+    return not truth[wrong].any() and len(np.unique(inputs[wrong])) <= BOUNDS

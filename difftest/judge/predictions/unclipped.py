@@ -12,9 +12,9 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether updates with the gradients before clipping give the parameter within rounding."""
     last, stage, name = at
     modelled = run.case.training.optimizer in _updates.MODELLED
-    given = _updates.gradients(run, last) if modelled and stage is Stage.UPDATE else None
-    if given is None or name not in given[0]:
+    gradients = _updates.gradients(run, last) if modelled and stage is Stage.UPDATE else None
+    if gradients is None or name not in gradients[0]:
         return False
     _, floors, actual = run.beside(at)
-    raw = _updates.updated(run, name, [step[name] for step in given])
+    raw = _updates.updated(run, name, [step[name] for step in gradients])
     return bool((np.abs(actual.full(run.case.layout.mesh) - raw) <= THRESHOLD * floors).all())

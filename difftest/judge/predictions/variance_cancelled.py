@@ -42,31 +42,31 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         return False
     if not (tensors := list(call.tensors())):
         return False
-    given, others = tensors[0], tensors[1:]
+    inputs, others = tensors[0], tensors[1:]
     truth, floors, value = _calls.compared(run, at)
-    if not given.size or not np.isfinite(given).all():
+    if not inputs.size or not np.isfinite(inputs).all():
         return False
     off = np.where(np.isfinite(floors), np.abs(value - truth) - THRESHOLD * floors, 0.0)
     factor = max([1.0, *(float(np.abs(one).max(initial=0.0)) for one in others)])
-    for numbers, inverses in _bounds(given, call.epsilon(EPSILON), _calls.roundoff(run)):
-        if given.shape == truth.shape and bool((off <= factor * numbers).all()):
+    for numbers, inverses in _bounds(inputs, call.epsilon(EPSILON), _calls.roundoff(run)):
+        if inputs.shape == truth.shape and bool((off <= factor * numbers).all()):
             return True
-        if given.shape != truth.shape and truth.size == inverses.size:
+        if inputs.shape != truth.shape and truth.size == inverses.size:
             return bool((off.ravel() <= inverses).all())
     return False
 
 
-def _bounds(given: Floats, epsilon: float, unit: float) -> Iterator[Bound]:
+def _bounds(inputs: Floats, epsilon: float, unit: float) -> Iterator[Bound]:
     """The bound for each way of taking numbers together."""
-    for dims in range(1, given.ndim + 1):
-        groups = given.reshape(int(np.prod(given.shape[: given.ndim - dims])), -1)
-        yield _bound(groups, given.shape, epsilon, unit)
-    if given.ndim < TWO_DIMS:
+    for dims in range(1, inputs.ndim + 1):
+        groups = inputs.reshape(int(np.prod(inputs.shape[: inputs.ndim - dims])), -1)
+        yield _bound(groups, inputs.shape, epsilon, unit)
+    if inputs.ndim < TWO_DIMS:
         return
-    rows, channels = given.shape[:2]
+    rows, channels = inputs.shape[:2]
     for count in (count for count in range(1, channels + 1) if channels % count == 0):
-        yield _bound(given.reshape(rows * count, -1), given.shape, epsilon, unit)
-    first = np.moveaxis(given, 1, 0)
+        yield _bound(inputs.reshape(rows * count, -1), inputs.shape, epsilon, unit)
+    first = np.moveaxis(inputs, 1, 0)
     numbers, inverses = _bound(first.reshape(channels, -1), first.shape, epsilon, unit)
     yield Bound(np.moveaxis(numbers, 0, 1), inverses)
 

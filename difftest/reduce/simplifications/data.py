@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -29,13 +28,15 @@ def normal_numbers(case: Case) -> Iterator[Candidate]:
 def nothing_ignored(case: Case) -> Iterator[Candidate]:
     """Every target counts."""
     if case.data.ignored:
-        yield from tried(f"{case.data.ignored:.0%} of the targets ignored", partial(_fed, case, ignored=0.0))
+        yield from tried(
+            f"{case.data.ignored:.0%} of the targets ignored", partial(case.changed, "data", ignored=0.0)
+        )
 
 
 def nothing_to_learn(case: Case) -> Iterator[Candidate]:
     """Random targets, and another batch every step."""
     if case.data.learnable:
-        yield from tried("a task that can be learned", partial(_fed, case, learnable=False))
+        yield from tried("a task that can be learned", partial(case.changed, "data", learnable=False))
 
 
 def fewer_rows(case: Case) -> Iterator[Candidate]:
@@ -44,7 +45,12 @@ def fewer_rows(case: Case) -> Iterator[Candidate]:
     few = (2 * ranks * parts, (2 * ranks - 1) * parts)
     yield from simpler(
         case,
-        smaller(f"batch {rows}", rows, few, lambda size: _fed(case, batch=max(parts, size // parts * parts))),
+        smaller(
+            f"batch {rows}",
+            rows,
+            few,
+            lambda size: case.changed("data", batch=max(parts, size // parts * parts)),
+        ),
     )
 
 
@@ -54,7 +60,9 @@ def even_rows(case: Case) -> Iterator[Candidate]:
     rows = case.data.batch // parts
     if rows % ranks:
         words = f"{rows} rows a part, which {ranks} ranks do not share evenly"
-        yield from simpler(case, tried(words, partial(_fed, case, batch=(rows + -rows % ranks) * parts)))
+        yield from simpler(
+            case, tried(words, partial(case.changed, "data", batch=(rows + -rows % ranks) * parts))
+        )
 
 
 SIMPLIFICATIONS: tuple[Simplification, ...] = (
@@ -66,13 +74,9 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
 )
 
 
-def _fed(case: Case, **changes: Any) -> Case:  # noqa: ANN401  fields of `Data`
-    return msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, **changes))
-
-
 def _of_regime(case: Case, regime: str) -> Case:
     rate = case.training.learning_rate
     training = msgspec.structs.replace(
         case.training, learning_rate=rate if rate >= LEAST_RATE else USUAL_RATE
     )
-    return msgspec.structs.replace(_fed(case, regime=regime), training=training)
+    return msgspec.structs.replace(case.changed("data", regime=regime), training=training)

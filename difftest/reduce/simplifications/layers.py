@@ -33,7 +33,11 @@ def unwrapped(case: Case) -> Iterator[Candidate]:
         for path, layer in walk(case.model.layers)
         if layer.held is not None
     ]
-    yield from by_parts(blocks, partial(_unwrapped, case))
+
+    def changed(paths: Sequence[str]) -> Case:
+        return edited(case, lambda path, placed: placed.inner if path in paths else (placed,))
+
+    yield from by_parts(blocks, changed)
 
 
 def fewer_inner_layers(case: Case) -> Iterator[Candidate]:
@@ -51,7 +55,11 @@ def plainer_layers(case: Case) -> Iterator[Candidate]:
         for path, layer in walk(case.model.layers)
         if (plain := layer.plainer()) != layer
     ]
-    yield from by_parts(parts, partial(_plain, case))
+
+    def changed(paths: Sequence[str]) -> Case:
+        return edited(case, lambda path, placed: (_plainer(placed),) if path in paths else (placed,))
+
+    yield from by_parts(parts, changed)
 
 
 def fewer_features(case: Case) -> Iterator[Candidate]:
@@ -75,14 +83,6 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
 
 def _dropped(case: Case, paths: Sequence[str]) -> Case:
     return edited(case, lambda path, placed: () if path in paths else (placed,))
-
-
-def _unwrapped(case: Case, paths: Sequence[str]) -> Case:
-    return edited(case, lambda path, placed: placed.inner if path in paths else (placed,))
-
-
-def _plain(case: Case, paths: Sequence[str]) -> Case:
-    return edited(case, lambda path, placed: (_plainer(placed),) if path in paths else (placed,))
 
 
 def _plainer(placed: Placed) -> Placed:

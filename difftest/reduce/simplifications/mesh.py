@@ -6,7 +6,8 @@ from functools import partial
 
 import msgspec
 
-from difftest.cases.case import Case, uneven_cuts
+from difftest.cases.case import Case
+from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layout import Mesh, Placements
 from difftest.cases.pipelining import AXIS, Pipeline

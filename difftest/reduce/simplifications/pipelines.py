@@ -21,7 +21,7 @@ def no_pipeline(case: Case) -> Iterator[Candidate]:
 
 def one_stage_a_rank(case: Case) -> Iterator[Candidate]:
     """The stages of a rank together, in a schedule for that, or in the same one."""
-    ranks = dict(case.layout.mesh.axes).get(AXIS, 1)
+    ranks = case.layout.mesh.size(AXIS)
     if case.staged and case.staged.stages > ranks > 1:
         for fields in ({"schedule": "GPipe"}, {}):
             cuts = case.staged.cuts[: ranks - 1]
@@ -54,7 +54,8 @@ def even_microbatches(case: Case) -> Iterator[Candidate]:
         unit = case.staged.microbatches * case.layout.data_ranks
         if (rows := case.part_rows % unit) and case.part_rows > unit:
             words = f"{case.part_rows} rows, {rows} of them beyond {case.staged.microbatches} microbatches"
-            yield from tried(words, lambda: _with_rows(case, case.part_rows // unit * unit))
+            batch = case.part_rows // unit * unit * case.training.accumulation
+            yield from tried(words, partial(case.changed, "data", batch=batch))
 
 
 SIMPLIFICATIONS: tuple[Simplification, ...] = (
@@ -69,8 +70,3 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
 def _piped(case: Case, **fields: Any) -> Case:  # noqa: ANN401  fields of `Pipeline`
     assert case.staged  # noqa: S101  asked above
     return msgspec.structs.replace(case, pipeline=msgspec.structs.replace(case.staged, **fields))
-
-
-def _with_rows(case: Case, rows: int) -> Case:
-    batch = rows * case.training.accumulation
-    return msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, batch=batch))

@@ -1,9 +1,6 @@
 """Fewer cuts: parameters and the batch replicated, one mesh axis at a time."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-
-import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -21,7 +18,15 @@ def whole_parameters(case: Case) -> Iterator[Candidate]:
         for name, placements in case.layout.parameters.items()
         if isinstance(placement := placements[axis], Shard)
     ]
-    yield from by_parts(cuts, partial(_without, case))
+
+    def replicated(cuts: Sequence[tuple[str, int]]) -> Case:
+        parameters = {
+            name: _replicated(placements, [axis for cut, axis in cuts if cut == name])
+            for name, placements in case.layout.parameters.items()
+        }
+        return case.changed("layout", parameters=parameters)
+
+    yield from by_parts(cuts, replicated)
 
 
 def whole_batch(case: Case) -> Iterator[Candidate]:
@@ -33,24 +38,15 @@ def whole_batch(case: Case) -> Iterator[Candidate]:
         for axis, (name, placement) in enumerate(zip(case.layout.mesh.names, case.layout.batch, strict=True))
         if isinstance(placement, Shard)
     ]
-    yield from by_parts(cuts, partial(_uncut, case))
+
+    def uncut(axes: Sequence[int]) -> Case:
+        batch = _replicated(case.layout.batch, axes)
+        return case.changed("layout", batch=batch)
+
+    yield from by_parts(cuts, uncut)
 
 
 SIMPLIFICATIONS: tuple[Simplification, ...] = (whole_parameters, whole_batch)
-
-
-def _without(case: Case, cuts: Sequence[tuple[str, int]]) -> Case:
-    parameters = {
-        name: _replicated(placements, [axis for cut, axis in cuts if cut == name])
-        for name, placements in case.layout.parameters.items()
-    }
-    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, parameters=parameters))
-
-
-def _uncut(case: Case, axes: Sequence[int]) -> Case:
-    return msgspec.structs.replace(
-        case, layout=msgspec.structs.replace(case.layout, batch=_replicated(case.layout.batch, axes))
-    )
 
 
 def _replicated(placements: Placements, axes: Sequence[int]) -> Placements:

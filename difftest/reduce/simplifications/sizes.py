@@ -102,9 +102,7 @@ def made_odd(case: Case) -> Case:
         else case
     )
     parts = case.training.accumulation
-    return msgspec.structs.replace(
-        case, data=msgspec.structs.replace(case.data, batch=parts * _odd(case.data.batch // parts))
-    )
+    return case.changed("data", batch=parts * _odd(case.data.batch // parts))
 
 
 def _odd(size: int) -> int:
@@ -113,8 +111,8 @@ def _odd(size: int) -> int:
 
 def _free_widths(case: Case) -> set[int]:
     """The widths that others follow from: the model's input, and what its layers turn it into."""
-    made = {layer.new_width for _, layer in walk(case.model.layers) if layer.new_width is not None}
-    return made | {case.model.inputs}
+    new = {layer.new_width for _, layer in walk(case.model.layers) if layer.new_width is not None}
+    return new | {case.model.inputs}
 
 
 def _resized(case: Case, fields: tuple[str, ...] | None, old: int, new: int) -> Case:

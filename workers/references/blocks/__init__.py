@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from difftest.ground import plugins
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Context
 
 
 class Definition(Protocol):
     """What a file in this folder offers."""
 
-    def computed(self, arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+    def computed(self, arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
         """The output of the block with the arguments of the case."""
 
 

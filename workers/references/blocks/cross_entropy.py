@@ -6,14 +6,14 @@ As torch documents them: the mean divides by the weights of the targets that cou
 from collections.abc import Mapping
 from typing import Any
 
-from workers.references.layers import Array, Given, log_softmax
+from workers.references.layers import Array, Context, log_softmax
 
 
-def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+def computed(arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
     """(batch, sequence) ids to (batch, sequence, 1) losses, of targets that follow from the ids."""
-    np, classes, smoothing = given.numpy, arguments["classes"], arguments["smoothing"]
-    logits, targets = given.own("logits.weight")[inputs], (inputs * 3 + 1) % classes
-    logarithms = log_softmax(logits, given)
+    np, classes, smoothing = context.numpy, arguments["classes"], arguments["smoothing"]
+    logits, targets = context.own("logits.weight")[inputs], (inputs * 3 + 1) % classes
+    logarithms = log_softmax(logits, context)
     weights = np.arange(1, classes + 1) / 4.0 if arguments["weighted"] else np.ones(classes)
     wanted = (np.arange(classes) == targets[..., None]) * (1 - smoothing) + smoothing / classes
     counts = targets != 0 if arguments["ignored"] else np.ones(targets.shape, bool)

@@ -6,13 +6,13 @@ The bags of a row come in pairs, of which the first is empty and gives zeros.
 from collections.abc import Mapping
 from typing import Any
 
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Context
 
 
-def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+def computed(arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
     """Bag 2 i + 1 has the ids 2 i and 2 i + 1; the last of an odd number has one."""
-    np, mode = given.numpy, arguments["mode"]
-    rows = given.own("bags.weight")[inputs]
+    np, mode = context.numpy, arguments["mode"]
+    rows = context.own("bags.weight")[inputs]
     if mode == "weighted":
         rows = rows * ((inputs % 5 + 1) / 4.0)[..., None]
     odd = inputs.shape[1] % 2

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workers.references.layers import Array, Given, projected
+from workers.references.layers import Array, Context, projected
 
 
-def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+def computed(arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
     """`base(x) + alpha / rank * up(down(x))`."""
-    base = projected(inputs, given.own("base.weight"), given.own("base.bias"))
-    correction = projected(projected(inputs, given.own("down.weight")), given.own("up.weight"))
+    base = projected(inputs, context.own("base.weight"), context.own("base.bias"))
+    correction = projected(projected(inputs, context.own("down.weight")), context.own("up.weight"))
     return base + arguments["alpha"] / arguments["rank"] * correction

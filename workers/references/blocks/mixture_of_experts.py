@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workers.references.layers import Array, Given, projected, sigmoid, softmax
+from workers.references.layers import Array, Context, projected, sigmoid, softmax
 
 
-def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+def computed(arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
     """The sum of the chosen experts' results, weighted by their shares of the router's scores.
 
     With `scatter`, an expert takes `capacity` rows, the first that choose it, and other results count as 0.
     """
-    np, experts, top = given.numpy, arguments["experts"], arguments["top"]
-    shares = softmax(projected(inputs, given.own("router.weight")), given)
+    np, experts, top = context.numpy, arguments["experts"], arguments["top"]
+    shares = softmax(projected(inputs, context.own("router.weight")), context)
     chosen = np.argsort(-shares, axis=-1)[:, :top]
     weights = np.take_along_axis(shares, chosen, axis=-1)
     weights = weights / weights.sum(-1, keepdims=True)
@@ -21,6 +21,6 @@ def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array
         flat = routed.reshape(-1, experts)
         before = (np.cumsum(flat, axis=0) - flat).reshape(routed.shape)
         routed = routed & (before < arguments["capacity"])
-    hidden = np.einsum("rw,ewh->reh", inputs, given.own("rising"))
-    results = np.einsum("reh,ehw->rew", hidden * sigmoid(hidden, given), given.own("falling"))
+    hidden = np.einsum("rw,ewh->reh", inputs, context.own("rising"))
+    results = np.einsum("reh,ehw->rew", hidden * sigmoid(hidden, context), context.own("falling"))
     return np.einsum("rte,rt,rew->rw", routed * 1.0, weights, results)

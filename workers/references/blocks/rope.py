@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Context
 
 
-def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+def computed(arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
     """`real` pairs column i with the one half a head later, `complex` neighbouring ones."""
-    arrays, heads, width = given.numpy, arguments["heads"], arguments["head_dim"]
+    arrays, heads, width = context.numpy, arguments["heads"], arguments["head_dim"]
     batch, length, _ = inputs.shape
     rates = float(arguments["base"]) ** -(np.arange(0, width, 2) / width)
     angles = np.outer(np.arange(length), rates)[:, None]

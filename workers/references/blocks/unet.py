@@ -6,22 +6,24 @@ from typing import Any
 import numpy as np
 
 from workers.references.blocks.convolution import convolved
-from workers.references.layers import Array, Given, normalized, sigmoid
+from workers.references.layers import Array, Context, normalized, sigmoid
 
 
-def computed(arguments: Mapping[str, Any], inputs: Array, given: Given) -> Array:
+def computed(arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
     """Pooled, convolved, normalized by groups and enlarged again; then joined with the images."""
-    arrays, groups, side = given.numpy, arguments["groups"], arguments["side"]
+    arrays, groups, side = context.numpy, arguments["groups"], arguments["side"]
     images = inputs.reshape(-1, 2 * groups, side, side)
     pooled = images.reshape(len(images), 2 * groups, side // 2, 2, side // 2, 2).mean((3, 5))
-    inner = convolved(pooled, given.own("inner.weight"), given) + given.own("inner.bias")[:, None, None]
-    inner = normalized(inner.reshape(len(images), groups, -1), (-1,), given).reshape(inner.shape)
-    inner = inner * given.own("norm.weight")[:, None, None] + given.own("norm.bias")[:, None, None]
-    inner = inner * sigmoid(inner, given)
+    inner = convolved(pooled, context.own("inner.weight"), context) + context.own("inner.bias")[:, None, None]
+    inner = normalized(inner.reshape(len(images), groups, -1), (-1,), context).reshape(inner.shape)
+    inner = inner * context.own("norm.weight")[:, None, None] + context.own("norm.bias")[:, None, None]
+    inner = inner * sigmoid(inner, context)
     larger = _enlarging(side // 2, arguments["mode"])
     enlarged = arrays.einsum("yh,bchw,xw->bcyx", larger, inner, larger)
     both = arrays.concatenate([images, enlarged], axis=1)
-    joined = convolved(both, given.own("joined.weight"), given) + given.own("joined.bias")[:, None, None]
+    joined = (
+        convolved(both, context.own("joined.weight"), context) + context.own("joined.bias")[:, None, None]
+    )
     return joined.reshape(len(images), -1)
 
 

@@ -18,7 +18,7 @@ Array: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Context:
     """What a layer computes with.
 
     `own(name)` is its own weight of that name, `extras` are what the batch has beside inputs, `path` is where
@@ -35,7 +35,7 @@ class Given:
         """A weight of the layer."""
         return self.weights[f"{self.path}.{name}"]
 
-    def at(self, path: str) -> "Given":
+    def at(self, path: str) -> "Context":
         """The same for the layer at `path`."""
         return replace(self, path=path)
 
@@ -46,7 +46,7 @@ class Definition(Protocol):
     def lacks(self, layer: Any) -> str:  # noqa: ANN401  a layer of its kind
         """What of a layer has no definition; empty where it has one."""
 
-    def computed(self, layer: Any, inputs: Array, given: Given) -> Array:  # noqa: ANN401  a layer of its kind
+    def computed(self, layer: Any, inputs: Array, context: Context) -> Array:  # noqa: ANN401  a layer of its kind
         """The output of the layer."""
 
 
@@ -62,9 +62,9 @@ def lacks(layer: Layer) -> str:
     return _load(layer).lacks(layer)
 
 
-def computed(layer: Layer, inputs: Array, given: Given) -> Array:
+def computed(layer: Layer, inputs: Array, context: Context) -> Array:
     """The output of a layer."""
-    return _load(layer).computed(layer, inputs, given)
+    return _load(layer).computed(layer, inputs, context)
 
 
 def _load(layer: Layer) -> Definition:
@@ -86,66 +86,66 @@ def constant(arrays: Array, x: Array) -> Array:
     return lax.stop_gradient(x)
 
 
-def softmax(scores: Array, given: Given) -> Array:
+def softmax(scores: Array, context: Context) -> Array:
     """Shares along the last dim; the greatest score is subtracted, which changes nothing but the range."""
-    powers = given.numpy.exp(_from_greatest(scores, given))
+    powers = context.numpy.exp(_from_greatest(scores, context))
     return powers / powers.sum(-1, keepdims=True)
 
 
-def log_softmax(scores: Array, given: Given) -> Array:
+def log_softmax(scores: Array, context: Context) -> Array:
     """The logarithm of `softmax`."""
-    shifted = _from_greatest(scores, given)
-    return shifted - given.numpy.log(given.numpy.exp(shifted).sum(-1, keepdims=True))
+    shifted = _from_greatest(scores, context)
+    return shifted - context.numpy.log(context.numpy.exp(shifted).sum(-1, keepdims=True))
 
 
-def _from_greatest(scores: Array, given: Given) -> Array:
-    return scores - constant(given.numpy, scores.max(-1, keepdims=True))
+def _from_greatest(scores: Array, context: Context) -> Array:
+    return scores - constant(context.numpy, scores.max(-1, keepdims=True))
 
 
-def sigmoid(values: Array, given: Given) -> Array:
+def sigmoid(values: Array, context: Context) -> Array:
     """`1 / (1 + exp(-x))`, by powers that do not overflow."""
-    np = given.numpy
+    np = context.numpy
     power = np.exp(-np.abs(values))
     return np.where(values >= 0, 1.0, power) / (1 + power)
 
 
-def normalized(values: Array, axes: tuple[int, ...], given: Given) -> Array:
+def normalized(values: Array, axes: tuple[int, ...], context: Context) -> Array:
     """Mean 0 and variance 1 along `axes`; the variance divides by the number of elements."""
     centred = values - values.mean(axes, keepdims=True)
-    return centred / given.numpy.sqrt((centred**2).mean(axes, keepdims=True) + EPSILON)
+    return centred / context.numpy.sqrt((centred**2).mean(axes, keepdims=True) + EPSILON)
 
 
-def by_heads(inputs: Array, name: str, width: int, group: int, given: Given) -> Array:
+def by_heads(inputs: Array, name: str, width: int, group: int, context: Context) -> Array:
     """The projection `name`, as (batch, heads * group, positions, width): each head is repeated."""
     batch, positions, _ = inputs.shape
-    heads = projected(inputs, given.own(f"{name}.weight")).reshape(batch, positions, -1, width)
-    return given.numpy.repeat(heads.transpose(0, 2, 1, 3), group, axis=1)
+    heads = projected(inputs, context.own(f"{name}.weight")).reshape(batch, positions, -1, width)
+    return context.numpy.repeat(heads.transpose(0, 2, 1, 3), group, axis=1)
 
 
 def hidden_keys(
-    given: Given, length: int, keys: int, *, causal: bool, segments: bool = False
+    context: Context, length: int, keys: int, *, causal: bool, segments: bool = False
 ) -> Array | None:
     """Which keys a query must not read: later ones, and those of other segments; None for none at all."""
-    np, hidden = given.numpy, None
+    np, hidden = context.numpy, None
     if causal:
         hidden = np.arange(keys)[None, :] > np.arange(length)[:, None]
     if segments:
-        ids = given.extras["segments"]
+        ids = context.extras["segments"]
         others = ids[:, None, :, None] != ids[:, None, None, :keys]
         hidden = others if hidden is None else hidden | others
     return hidden
 
 
-def mixed(scores: Array, hidden: Array | None, value: Array, given: Given) -> Array:
+def mixed(scores: Array, hidden: Array | None, value: Array, context: Context) -> Array:
     """Attention: values weighted by the softmax of scores, without those that are hidden.
 
     A query of which all keys are hidden gives zeros. Heads come together again: (batch, positions, width).
     """
-    np = given.numpy
+    np = context.numpy
     if hidden is None:
-        shares = softmax(scores, given)
+        shares = softmax(scores, context)
     else:
-        shares = np.where(hidden, 0.0, softmax(np.where(hidden, LOWEST, scores), given))
+        shares = np.where(hidden, 0.0, softmax(np.where(hidden, LOWEST, scores), context))
     batch, heads, positions, _ = scores.shape
     return (shares @ value).transpose(0, 2, 1, 3).reshape(batch, positions, heads * value.shape[-1])
 

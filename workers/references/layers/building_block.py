@@ -2,7 +2,7 @@
 
 from difftest.cases.layers.building_block import BuildingBlock
 from workers.references import blocks
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Context
 
 
 def lacks(layer: BuildingBlock) -> str:
@@ -14,6 +14,6 @@ def lacks(layer: BuildingBlock) -> str:
     return f"{layer.title} reads statistics" if evaluates else ""
 
 
-def computed(layer: BuildingBlock, inputs: Array, given: Given) -> Array:
+def computed(layer: BuildingBlock, inputs: Array, context: Context) -> Array:
     """By its arguments."""
-    return blocks.load(layer.block).computed(layer.arguments, inputs, given)
+    return blocks.load(layer.block).computed(layer.arguments, inputs, context)

@@ -1,11 +1,11 @@
 """Layer normalization (Ba, Kiros and Hinton, 2016)."""
 
 from difftest.cases.layers.layer_norm import LayerNorm
-from workers.references.layers import Array, Given, complete, normalized
+from workers.references.layers import Array, Context, complete, normalized
 
 lacks = complete
 
 
-def computed(_layer: LayerNorm, inputs: Array, given: Given) -> Array:
+def computed(_layer: LayerNorm, inputs: Array, context: Context) -> Array:
     """Over the last dim, by the variance that divides by the number of columns."""
-    return normalized(inputs, (-1,), given) * given.own("weight") + given.own("bias")
+    return normalized(inputs, (-1,), context) * context.own("weight") + context.own("bias")

@@ -2,7 +2,7 @@
 
 from difftest.cases.layers.residual import Residual
 from workers.references import layers
-from workers.references.layers import Array, Given
+from workers.references.layers import Array, Context
 
 
 def lacks(layer: Residual) -> str:
@@ -10,11 +10,11 @@ def lacks(layer: Residual) -> str:
     return next(filter(None, map(layers.lacks, layer.layers)), "")
 
 
-def computed(layer: Residual, inputs: Array, given: Given) -> Array:
+def computed(layer: Residual, inputs: Array, context: Context) -> Array:
     """Its layers in order, and the sum, as often as the block is applied."""
     for _ in range(layer.times):
         values = inputs
         for index, inner in enumerate(layer.layers):
-            values = layers.computed(inner, values, given.at(f"{given.path}.{index}"))
+            values = layers.computed(inner, values, context.at(f"{context.path}.{index}"))
         inputs = inputs + values
     return inputs

@@ -106,7 +106,7 @@ def _lack(layer: Operator, layers: Mapping[str, Operator]) -> str:
     words = {name: value for name, value in bound.arguments.items() if isinstance(value, str)}
     if any(word not in _words(signature.parameters[name].annotation) for name, word in words.items()):
         return f"no definition of {layer.title} of this kind"
-    if any(_unfit(layer, name, given) for name, given in _flat(bound.arguments)):
+    if any(_unfit(layer, name, argument) for name, argument in _flat(bound.arguments)):
         return f"no definition of {layer.title} with these tensors"
     return ""
 
@@ -191,7 +191,9 @@ def _result(path: str, layer: Operator, tensors: Mapping[str, Array], np: Any) -
             case Reference():
                 value = tensors[full_name(path, argument.name)]
                 operand = layer.operands.get(argument.name)
-                return value if operand is None or operand.is_float else _whole(value, operand.dtype)
+                if operand is None or operand.is_float:
+                    return value
+                return value.astype("bool" if operand.dtype == "bool" else "int64")
             case Items():
                 return tuple(map(given, argument.items))
             case Named(kind="number"):
@@ -202,10 +204,6 @@ def _result(path: str, layer: Operator, tensors: Mapping[str, Array], np: Any) -
 
     options = {name: given(value) for name, value in _options(layer).items()}
     return definition(np, *map(given, layer.arguments), **options)
-
-
-def _whole(values: Array, dtype: str) -> Array:
-    return values.astype("bool" if dtype == "bool" else "int64")
 
 
 def loss(case: Case, computed: Mapping[str, Array], np: Any) -> Array:  # noqa: ANN401  a module

@@ -83,8 +83,8 @@ OTHER_NAME: Mapping[str, str] = {
 
 
 def _of_numpy(name: str) -> Formula:
-    def formula(np: Array, *given: Array) -> Array:
-        return getattr(np, name)(*given)
+    def formula(np: Array, *arrays: Array) -> Array:
+        return getattr(np, name)(*arrays)
 
     return formula
 

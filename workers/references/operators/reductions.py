@@ -95,9 +95,9 @@ def var(
 
 
 @wraps(var, assigned=())
-def std(np: Array, *given: Array, **options: Array) -> Array:
+def std(np: Array, *arrays: Array, **options: Array) -> Array:
     """The root of the variance."""
-    return _root(np, var(np, *given, **options), 2)
+    return _root(np, var(np, *arrays, **options), 2)
 
 
 def _root(np: Array, x: Array, degree: float) -> Array:
@@ -106,11 +106,11 @@ def _root(np: Array, x: Array, degree: float) -> Array:
     return np.where(zero, 0.0, np.where(zero, 1.0, x) ** (1 / degree))
 
 
-def _with_mean(np: Array, x: Array, *given: Array, spread: Formula, **options: Array) -> Array:
+def _with_mean(np: Array, x: Array, *arrays: Array, spread: Formula, **options: Array) -> Array:
     """The spread and the mean."""
-    of_dims = [one for one in (*given, options.get("dim")) if one is not None and not isinstance(one, bool)]
-    keepdim = options.get("keepdim", False) or (len(given) > 2 and given[2])  # noqa: PLR2004  its place
-    return spread(np, x, *given, **options), mean(np, x, of_dims[0] if of_dims else None, bool(keepdim))
+    of_dims = [one for one in (*arrays, options.get("dim")) if one is not None and not isinstance(one, bool)]
+    keepdim = options.get("keepdim", False) or (len(arrays) > 2 and arrays[2])  # noqa: PLR2004  its place
+    return spread(np, x, *arrays, **options), mean(np, x, of_dims[0] if of_dims else None, bool(keepdim))
 
 
 def vector_norm(

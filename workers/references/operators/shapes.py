@@ -9,9 +9,9 @@ from workers.references.layers import Array
 from workers.references.operators import Formula
 
 
-def _listed(given: Sequence[Array]) -> tuple[Array, ...]:
+def _listed(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Sizes, dims or tensors that are given as one list, or one by one."""
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
+    return tuple(arrays[0]) if len(arrays) == 1 and isinstance(arrays[0], tuple) else tuple(arrays)
 
 
 def _along(x: Array, dim: int, index: Array) -> Array:
@@ -276,10 +276,10 @@ _PLAIN: Mapping[str, Formula] = {
 }
 
 
-def _each(function: Formula, given: Sequence[Array]) -> Array:
+def _each(function: Formula, arrays: Sequence[Array]) -> Array:
     """The result for one tensor, or for each of several."""
-    parts = tuple(function(tensor) for tensor in _listed(given))
-    several = len(given) > 1 or isinstance(given[0], tuple)
+    parts = tuple(function(tensor) for tensor in _listed(arrays))
+    several = len(arrays) > 1 or isinstance(arrays[0], tuple)
     return parts if several else parts[0]
 
 

@@ -27,10 +27,10 @@ class SelectiveScan(nn.Module):
         decays = torch.exp(steps.unsqueeze(-1) * -self.rates.exp())
         entering = (steps * inputs).unsqueeze(-1) * self.entering(inputs).unsqueeze(-2)
         leaving = self.leaving(inputs).unsqueeze(-2)
-        held, results = torch.zeros_like(entering[:, 0]), []
+        state, results = torch.zeros_like(entering[:, 0]), []
         for position in range(inputs.shape[1]):
-            held = decays[:, position] * held + entering[:, position]
-            results.append((held * leaving[:, position]).sum(dim=-1))
+            state = decays[:, position] * state + entering[:, position]
+            results.append((state * leaving[:, position]).sum(dim=-1))
         return torch.stack(results, dim=1) + self.skip * inputs
 
 

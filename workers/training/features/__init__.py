@@ -150,7 +150,7 @@ class Features:
         return groups(parameters) if groups else list(parameters.values())
 
     def _of(self, hook: str) -> Iterator[Any]:
-        return (made for hooks in self.used if (made := getattr(hooks, hook)) is not None)
+        return (function for hooks in self.used if (function := getattr(hooks, hook)) is not None)
 
     def run(self, hook: str, progress: TrainingProgress) -> None:
         """Calls one hook of all features."""

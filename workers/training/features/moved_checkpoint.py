@@ -39,8 +39,10 @@ def hooks(options: Options) -> Hooks:
         return module
 
     def before(progress: TrainingProgress) -> None:
-        if progress.step == 0:
-            _require_ranks(progress.module)
+        on_xla = any(one.device.type == "xla" for one in progress.module.parameters())
+        if progress.step == 0 and (on_xla or not distributed.is_initialized()):
+            msg = "those who save are the ranks of a process group of torch's"
+            raise UnsupportedError(msg)
         if progress.step == options.step:
             with folder_of_all() as folder, own_errors():
                 _move(progress, hosts.pop(), options, folder)
@@ -49,12 +51,6 @@ def hooks(options: Options) -> Hooks:
 
 
 equal = nothing
-
-
-def _require_ranks(module: nn.Module) -> None:
-    if not distributed.is_initialized() or any(one.device.type == "xla" for one in module.parameters()):
-        msg = "those who save are the ranks of a process group of torch's"
-        raise UnsupportedError(msg)
 
 
 def _move(progress: TrainingProgress, host: nn.Module, options: Options, folder: str) -> None:

@@ -60,8 +60,8 @@ def hooks(options: Options) -> Hooks:
 
 def _through(linear: nn.Linear, parts: int) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
-        given = _Product.apply(x, linear.weight, linear.bias, parts)  # type: ignore[no-untyped-call]
-        return torch.cat(given, -1) if parts > 1 else given
+        products = _Product.apply(x, linear.weight, linear.bias, parts)  # type: ignore[no-untyped-call]
+        return torch.cat(products, -1) if parts > 1 else products
 
     return forward
 

@@ -5,7 +5,7 @@ Equal to an optimizer that updates all of them on every rank.
 
 from typing import Any
 
-from torch import Tensor, distributed
+from torch import distributed
 from torch.distributed.tensor import DTensor
 
 from difftest.cases.features.sharded_optimizer import Options
@@ -40,10 +40,6 @@ def _require_replicas(trained: list[Any]) -> None:
         tensor for group in trained for tensor in (group["params"] if isinstance(group, dict) else [group])
     )
     joined = distributed.is_available() and distributed.is_initialized()
-    if not joined or any(map(_refused, tensors)):
+    if not joined or any(isinstance(one, DTensor) or one.device.type not in DEVICES for one in tensors):
         msg = "ZeroRedundancyOptimizer is for whole parameters on the ranks of a process group of torch's"
         raise UnsupportedError(msg)
-
-
-def _refused(tensor: Tensor) -> bool:
-    return isinstance(tensor, DTensor) or tensor.device.type not in DEVICES

@@ -15,7 +15,14 @@ def hooks(options: Options) -> Hooks:
     """Around the forward of the block."""
 
     def place(module: nn.Module) -> nn.Module:
-        _skip(module.get_submodule(options.block), options.parts)
+        block = module.get_submodule(options.block)
+        forward, passes = block.forward, list[None]()
+
+        def skipping(inputs: Any, *others: Any) -> Any:  # noqa: ANN401  the block's
+            passes.append(None)
+            return forward(inputs, *others) if is_used(len(passes), options.parts) else inputs
+
+        block.forward = skipping
         return module
 
     return Hooks(place=place)
@@ -27,13 +34,3 @@ equal = hooks
 def is_used(passes: int, parts: int) -> bool:
     """Whether forward pass number `passes`, counted from 1, uses the block."""
     return passes % parts == 0
-
-
-def _skip(block: nn.Module, parts: int) -> None:
-    forward, passes = block.forward, list[None]()
-
-    def skipping(inputs: Any, *others: Any) -> Any:  # noqa: ANN401  the block's
-        passes.append(None)
-        return forward(inputs, *others) if is_used(len(passes), parts) else inputs
-
-    block.forward = skipping

@@ -29,11 +29,11 @@ class Module(Operator):
         given = [resolver.resolved(argument) for argument in made.arguments]
         options = {name: resolver.resolved(argument) for name, argument in made.options.items()}
         with torch.device("meta"):
-            held = class_named(self.layer.call)(*given, **options).train(made.training)
+            module = class_named(self.layer.call)(*given, **options).train(made.training)
         state = {name: resolver.tensors[f"{self.path}.{own}"] for name, own in made.state.items()}
 
         def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as the module's forward
-            return functional_call(held, state, arguments, named)
+            return functional_call(module, state, arguments, named)
 
         return call
 

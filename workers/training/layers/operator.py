@@ -30,11 +30,11 @@ class Operator(nn.Module):
         super().__init__()
         self.layer, self.path, self.plan = layer, path, plan
         for name, operand in layer.operands.items():
-            held = torch.zeros(operand.shape, dtype=plan.dtypes.named(operand.dtype))
+            empty = torch.zeros(operand.shape, dtype=plan.dtypes.named(operand.dtype))
             if operand.is_float:
-                self.register_parameter(name, nn.Parameter(held, requires_grad=operand.gradient))
+                self.register_parameter(name, nn.Parameter(empty, requires_grad=operand.gradient))
             else:
-                self.register_buffer(name, held)
+                self.register_buffer(name, empty)
 
     def operands(self, *, copied: bool) -> dict[str, Tensor]:
         """The operands by full name, as the operator gets them.

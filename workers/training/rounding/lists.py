@@ -34,10 +34,10 @@ def on_each(func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> l
     name = operator_name(func).removeprefix(PREFIX)
     operator, results = getattr(torch.ops.aten, SINGLE.get(name, name)), list[Tensor]()
     for index in range(len(args[0])):
-        given = [argument[index] if isinstance(argument, list | tuple) else argument for argument in args]
+        own = [argument[index] if isinstance(argument, list | tuple) else argument for argument in args]
         options = dict(kwargs)
-        if name.removesuffix("_") in WITH_FACTOR and (factors := given[3:]):
-            factor, given = factors[0], given[:3]
+        if name.removesuffix("_") in WITH_FACTOR and (factors := own[3:]):
+            factor, own = factors[0], own[:3]
             options["value"] = factor[index].item() if isinstance(factor, Tensor) else factor
-        results.append(operator(*given, **options))
+        results.append(operator(*own, **options))
     return None if func._schema.is_mutable else results  # noqa: SLF001  no public name

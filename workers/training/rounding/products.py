@@ -48,10 +48,6 @@ def _dot(at: float, one: Tensor, other: Tensor) -> Tensor | None:
     return None if size is None else size.squeeze(0)
 
 
-def _summed_over_batch(at: float, one: Tensor, other: Tensor) -> Tensor | None:
-    return _partial(at, one.movedim(0, 1).flatten(1), other.flatten(0, 1))
-
-
 PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], Tensor | None]] = {
     "mm": _partial,
     "bmm": _partial,
@@ -59,7 +55,7 @@ PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], Tensor | None]] = {
     "dot": _dot,
     "addmm": _partial,
     "baddbmm": _partial,
-    "addbmm": _summed_over_batch,
+    "addbmm": lambda at, one, other: _partial(at, one.movedim(0, 1).flatten(1), other.flatten(0, 1)),
     "addmv": _matrix_vector,
 }
 """The size of the partial sums from a place and both factors, which are the last two arguments."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from workers.training.rounding.sizes import partial_sums_over
 
 
-class Shared(NamedTuple):
+class SharedRounding(NamedTuple):
     """An error of `size` roundoffs, drawn once for each element of `size`.
 
     It is added to each of the results, times the factor beside it; its shape can be broadcast to theirs.
@@ -24,28 +24,28 @@ class Shared(NamedTuple):
     results: Sequence[tuple[Tensor, Tensor | float]]
 
 
-def shared_errors(name: str, results: Any, args: Sequence[Any]) -> list[Shared]:  # noqa: ANN401  any operator's
+def shared_errors(name: str, results: Any, args: Sequence[Any]) -> list[SharedRounding]:  # noqa: ANN401  any operator's
     """The errors in what an operator has returned or written to; none where it computes in no float64."""
     errors = SHARED.get(name)
     return errors(results, args) if errors and args[0].dtype == torch.float64 and args[0].numel() else []
 
 
-def _layer_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+def _layer_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[SharedRounding]:
     output, mean, scale = results
     size = _lost(mean, scale, output.numel())
-    return [Shared(size, [(output, _without(args[3], output)), (scale, scale)])]
+    return [SharedRounding(size, [(output, _without(args[3], output)), (scale, scale)])]
 
 
-def _group_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+def _group_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[SharedRounding]:
     output, mean, scale = results
     bias, groups = args[2], args[6]
     normed = _without(None if bias is None else _of_channels(bias, output), output)
     in_groups, mean, scale = output.unflatten(1, (groups, -1)), _before(mean, output), _before(scale, output)
     size = _lost(mean, scale, output.numel())
-    return [Shared(size, [(in_groups, normed.unflatten(1, (groups, -1))), (scale, scale)])]
+    return [SharedRounding(size, [(in_groups, normed.unflatten(1, (groups, -1))), (scale, scale)])]
 
 
-def _batch_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+def _batch_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[SharedRounding]:
     """Besides the variance, the partial sums of the batch's share of the running mean.
 
     The batch's mean itself is subtracted from its terms, which makes little of its error.
@@ -63,7 +63,7 @@ def _batch_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
         factor = -2.0 * momentum * number / max(1.0, number - 1.0) / scale**2
         of_variance.append((_of_channels(running_variance, terms), factor))
     sums = partial_sums_over(terms, _all_but_channels(terms)).reshape(scale.shape)
-    return [Shared(_lost(mean, scale, terms.numel()), of_variance), Shared(sums, of_mean)]
+    return [SharedRounding(_lost(mean, scale, terms.numel()), of_variance), SharedRounding(sums, of_mean)]
 
 
 def _lost(mean: Tensor, scale: Tensor, elements: int) -> Tensor:
@@ -81,7 +81,7 @@ def _without(bias: Tensor | None, output: Tensor) -> Tensor:
     return output if bias is None else output - bias
 
 
-def _batch_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+def _batch_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[SharedRounding]:
     gradient, inputs, weight, _, _, mean, scale, training, _, wanted = args
     if not training or not wanted[0]:
         return []
@@ -90,7 +90,7 @@ def _batch_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list
     return _means(results[0], terms, (inputs - mean) * scale, scale, _all_but_channels(inputs))
 
 
-def _group_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+def _group_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[SharedRounding]:
     gradient, inputs, mean, scale, weight, _, _, _, groups, wanted = args
     if not wanted[0]:
         return []
@@ -100,7 +100,7 @@ def _group_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list
     return _means(result, terms, (inputs - mean) * scale, scale, [*range(2, inputs.dim())])
 
 
-def _layer_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+def _layer_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[SharedRounding]:
     gradient, inputs, shape, mean, scale, weight, _, wanted = args
     if not wanted[0]:
         return []
@@ -108,7 +108,9 @@ def _layer_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list
     return _means(results[0], terms, (inputs - mean) * scale, scale, [*range(-len(shape), 0)])
 
 
-def _means(result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: Sequence[int]) -> list[Shared]:
+def _means(
+    result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: Sequence[int]
+) -> list[SharedRounding]:
     """The partial sums of both means over `dims` in the gradient of a normalisation's input.
 
     That is scale * (g - mean(g) - x mean(g x)) with the normalised input x and the terms g (S. Ioffe and
@@ -119,19 +121,22 @@ def _means(result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: S
     def size(summed: Tensor) -> Tensor:
         return partial_sums_over(summed, dims).reshape(scale.shape) * share
 
-    return [Shared(size(terms), [(result, 1.0)]), Shared(size(terms * normed), [(result, normed)])]
+    return [
+        SharedRounding(size(terms), [(result, 1.0)]),
+        SharedRounding(size(terms * normed), [(result, normed)]),
+    ]
 
 
-def _softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
+def _softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[SharedRounding]:
     """That is y * (g - sum(g y)) with the output y and its gradient g; the sum is one number for a row."""
     gradient, output, dim, _ = args
-    return [Shared(_sums(gradient * output, dim), [(result, output)])]
+    return [SharedRounding(_sums(gradient * output, dim), [(result, output)])]
 
 
-def _log_softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
+def _log_softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[SharedRounding]:
     """That is g - exp(y) * sum(g)."""
     gradient, output, dim, _ = args
-    return [Shared(_sums(gradient, dim), [(result, output.exp())])]
+    return [SharedRounding(_sums(gradient, dim), [(result, output.exp())])]
 
 
 def _sums(terms: Tensor, dim: int) -> Tensor:
@@ -154,7 +159,7 @@ def _all_but_channels(tensor: Tensor) -> list[int]:
     return [0, *range(2, tensor.dim())]
 
 
-SHARED: Mapping[str, Callable[[Any, Sequence[Any]], list[Shared]]] = {
+SHARED: Mapping[str, Callable[[Any, Sequence[Any]], list[SharedRounding]]] = {
     "_softmax_backward_data": _softmax_gradient,
     "_log_softmax_backward_data": _log_softmax_gradient,
     "native_layer_norm": _layer_norm,

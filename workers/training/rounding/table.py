@@ -6,7 +6,6 @@ operators before it is computed. `classified.toml` has the rest, written by hand
 
 import textwrap
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -41,16 +40,12 @@ def text() -> str:
 def by_hand() -> dict[str, str]:
     """The classes of `classified.toml` by operator; `ValueError` for a name that has two."""
     chosen: dict[str, str] = {}
-    for name, kind in _named():
-        if chosen.setdefault(name, kind) != kind:
-            message = f"{name} is {kind} and {chosen[name]}; allowed: one class"
-            raise ValueError(message)
-    return chosen
-
-
-def _named() -> Iterator[tuple[str, str]]:
     for group in tomllib.loads(CLASSIFIED.read_text())["group"]:
-        yield from ((name, group["class"]) for name in group["operators"].split())
+        for name in group["operators"].split():
+            if chosen.setdefault(name, group["class"]) != group["class"]:
+                message = f"{name} is {group['class']} and {chosen[name]}; allowed: one class"
+                raise ValueError(message)
+    return chosen
 
 
 @cache

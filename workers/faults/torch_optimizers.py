@@ -1,23 +1,20 @@
-"""Planted faults of torch itself: the same in every process, so that all sides and the oracle agree.
+"""Planted faults of torch's optimizers, the same in every process, so that all sides and the oracle agree.
 
 References of another make alone can show them.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
-from torch.nn import functional
 from torch.optim import lr_scheduler, swa_utils
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has, of
 from difftest.cases.features import optimizer as another
-from difftest.cases.layers import walk
-from workers.faults import in_torch
+from workers.faults import in_torch, replace_in_torch
 from workers.training.session import Session
 
 Reaches: TypeAlias = Callable[[Case], bool]
@@ -43,11 +40,6 @@ def _of(kind: str, steps: int = 1) -> Reaches:
         return options is not None and options.kind == kind and case.training.steps >= steps
 
     return reaches
-
-
-def _has_layer(*kinds: str) -> Reaches:
-    """Cases with a layer, or with an activation, called so."""
-    return lambda case: any({layer.kind, layer.title} & set(kinds) for _, layer in walk(case.model.layers))
 
 
 def _with(feature: str, steps: int = 1) -> Reaches:
@@ -92,11 +84,6 @@ def _of_adam(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> 
     return cast("Tensor", first / (second.sqrt() + group["eps"]))
 
 
-def _replacing(owner: Any, name: str, value: object) -> None:  # noqa: ANN401  a module or a class
-    """Puts `value` in the place of torch's for the rest of the process, which runs this case alone."""
-    setattr(owner, name, value)
-
-
 @in_torch(
     about="Adam's epsilon is inside the root", reaches=_trains_by("adam", "adamw", without=("amsgrad",))
 )
@@ -107,7 +94,7 @@ def epsilon_inside_root(session: Session, _case: Case, _rank: int) -> Session:
         first, second = _moments(gradient, state, group)
         return first / (second + group["eps"]).sqrt()
 
-    _replacing(torch.optim.Adam, "step", _step_along(direction))
+    replace_in_torch(torch.optim.Adam, "step", _step_along(direction))
     return session
 
 
@@ -124,14 +111,14 @@ def correction_a_step_ahead(session: Session, _case: Case, _rank: int) -> Sessio
         ahead = second * (1 - kept**step) / (1 - kept ** (step + 1))
         return first / (ahead.sqrt() + group["eps"])
 
-    _replacing(torch.optim.Adam, "step", _step_along(direction))
+    replace_in_torch(torch.optim.Adam, "step", _step_along(direction))
     return session
 
 
 @in_torch(about="amsgrad keeps no greatest second moment", reaches=_with("amsgrad", steps=2))
 def greatest_moment_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """It is Adam."""
-    _replacing(torch.optim.Adam, "step", _step_along(_of_adam))
+    replace_in_torch(torch.optim.Adam, "step", _step_along(_of_adam))
     return session
 
 
@@ -148,7 +135,7 @@ def decay_not_decoupled(session: Session, _case: Case, _rank: int) -> Session:
             group["weight_decay"] = 0.0
         step(self, closure)
 
-    _replacing(torch.optim.AdamW, "step", coupled)
+    replace_in_torch(torch.optim.AdamW, "step", coupled)
     return session
 
 
@@ -169,7 +156,7 @@ def first_velocity_dampened(session: Session, _case: Case, _rank: int) -> Sessio
                     self.state[parameter]["momentum_buffer"].mul_(1 - group["momentum"])
         return result
 
-    _replacing(torch.optim.SGD, "step", step)
+    replace_in_torch(torch.optim.SGD, "step", step)
     return session
 
 
@@ -182,7 +169,7 @@ def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Sessi
         state["square_avg"] = group["alpha"] * before + (1 - group["alpha"]) * gradient**2
         return gradient / (state["square_avg"] + group["eps"]).sqrt()
 
-    _replacing(torch.optim.RMSprop, "step", _step_along(direction))
+    replace_in_torch(torch.optim.RMSprop, "step", _step_along(direction))
     return session
 
 
@@ -191,7 +178,7 @@ def epsilon_in_rmsprops_root(session: Session, _case: Case, _rank: int) -> Sessi
 )
 def adamax_is_adam(session: Session, _case: Case, _rank: int) -> Session:
     """Not by the greatest magnitude."""
-    _replacing(torch.optim.Adamax, "step", _step_along(_of_adam))
+    replace_in_torch(torch.optim.Adamax, "step", _step_along(_of_adam))
     return session
 
 
@@ -207,7 +194,7 @@ def clipped_by_another_norm(session: Session, _case: Case, _rank: int) -> Sessio
         order = 1.0 if norm_type == 2.0 else norm_type  # noqa: PLR2004  the usual norm
         return right(parameters, max_norm, order, **options)
 
-    _replacing(torch.nn.utils, "clip_grad_norm_", clip)
+    replace_in_torch(torch.nn.utils, "clip_grad_norm_", clip)
     return session
 
 
@@ -220,7 +207,7 @@ def schedule_a_step_ahead(session: Session, _case: Case, _rank: int) -> Session:
         right(self)
         self.step()
 
-    _replacing(lr_scheduler.LRScheduler, "_initial_step", begun)
+    replace_in_torch(lr_scheduler.LRScheduler, "_initial_step", begun)
     return session
 
 
@@ -239,7 +226,7 @@ def average_begins_at_zero(session: Session, _case: Case, _rank: int) -> Session
                     parameter.zero_()
         right(self, model)
 
-    _replacing(swa_utils.AveragedModel, "update_parameters", update)
+    replace_in_torch(swa_utils.AveragedModel, "update_parameters", update)
     return session
 
 
@@ -257,151 +244,5 @@ def unscaled_by_half(session: Session, _case: Case, _rank: int) -> Session:
                 if parameter.grad is not None:
                     parameter.grad.mul_(2.0)
 
-    _replacing(GradScaler, "unscale_", unscale)
-    return session
-
-
-@in_torch(about="LayerNorm divides by the unbiased variance", reaches=_has_layer("layer_norm"))
-def variance_unbiased(session: Session, _case: Case, _rank: int) -> Session:
-    """Over one column less."""
-
-    def forward(self: nn.LayerNorm, inputs: Tensor) -> Tensor:
-        centred = inputs - inputs.mean(-1, keepdim=True)
-        variance = (centred**2).sum(-1, keepdim=True) / max(1, inputs.shape[-1] - 1)
-        return centred / (variance + self.eps).sqrt() * self.weight + self.bias
-
-    _replacing(nn.LayerNorm, "forward", forward)
-    return session
-
-
-@in_torch(about="RMSNorm adds its epsilon to the root", reaches=_has_layer("rms_norm"))
-def epsilon_beside_root(session: Session, _case: Case, _rank: int) -> Session:
-    """And not to the mean of squares."""
-
-    def forward(self: nn.RMSNorm, inputs: Tensor) -> Tensor:
-        root = (inputs**2).mean(-1, keepdim=True).sqrt()
-        return inputs / (root + cast("float", self.eps)) * self.weight
-
-    _replacing(nn.RMSNorm, "forward", forward)
-    return session
-
-
-def _with_derivative(
-    function: Callable[[Tensor], Tensor], derivative: Callable[[Tensor], Tensor]
-) -> Callable[[nn.Module, Tensor], Tensor]:
-    """The forward of a module: `function`, whose gradient is multiplied by `derivative`."""
-
-    class Spoiled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, inputs: Tensor) -> Tensor:  # noqa: ANN401  torch's own type is private
-            ctx.save_for_backward(inputs)
-            return function(inputs)
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401
-            return gradients[0] * derivative(ctx.saved_tensors[0])
-
-    def forward(_module: nn.Module, inputs: Tensor) -> Tensor:
-        return cast("Tensor", Spoiled.apply(inputs))  # type: ignore[no-untyped-call]
-
-    return forward
-
-
-@in_torch(about="the derivative of GELU lacks the density's term", reaches=_has_layer("gelu"))
-def gelu_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
-    """A term of the product rule is missing."""
-    share = lambda inputs: (1 + torch.erf(inputs / math.sqrt(2))) / 2  # noqa: E731
-    _replacing(nn.GELU, "forward", _with_derivative(functional.gelu, share))
-    return session
-
-
-@in_torch(about="the derivative of SiLU lacks a term", reaches=_has_layer("silu"))
-def silu_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
-    """It is the sigmoid alone."""
-    _replacing(nn.SiLU, "forward", _with_derivative(functional.silu, torch.sigmoid))
-    return session
-
-
-@in_torch(about="tanh has the derivative of a coarser tanh", reaches=_has_layer("tanh"))
-def tanh_derivative_rounded(session: Session, _case: Case, _rank: int) -> Session:
-    """It is computed in float32 in every dtype."""
-    slope = lambda inputs: (1 - inputs.float().tanh() ** 2).to(inputs.dtype)  # noqa: E731
-    _replacing(nn.Tanh, "forward", _with_derivative(torch.tanh, slope))
-    return session
-
-
-@in_torch(about="the gradient of an embedding counts each id once", reaches=_has_layer("embedding"))
-def repeated_ids_lost(session: Session, _case: Case, _rank: int) -> Session:
-    """It is divided by how often the id is there."""
-
-    def forward(self: nn.Embedding, ids: Tensor) -> Tensor:
-        return functional.embedding(ids, self.weight, scale_grad_by_freq=True)
-
-    _replacing(nn.Embedding, "forward", forward)
-    return session
-
-
-@in_torch(about="softmax's derivative lacks the sum over a row", reaches=_has_layer("attention"))
-def softmax_derivative_in_part(session: Session, _case: Case, _rank: int) -> Session:
-    """As if the elements of a row did not influence each other."""
-
-    class Spoiled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, scores: Tensor) -> Tensor:  # noqa: ANN401  torch's own type is private
-            shares = torch.softmax(scores, -1)
-            ctx.save_for_backward(shares)
-            return shares
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401
-            (shares,) = ctx.saved_tensors
-            return cast("Tensor", gradients[0] * shares * (1 - shares))
-
-    def softmax(scores: Tensor, dim: int | None = None, **_options: object) -> Tensor:  # noqa: ARG001
-        return cast("Tensor", Spoiled.apply(scores))  # type: ignore[no-untyped-call]
-
-    _replacing(functional, "softmax", softmax)
-    return session
-
-
-@in_torch(
-    about="log_softmax subtracts a logarithm in float32",
-    reaches=lambda case: case.training.loss == "cross_entropy",
-)
-def logarithm_rounded(session: Session, _case: Case, _rank: int) -> Session:
-    """In every dtype."""
-
-    def log_softmax(scores: Tensor, dim: int | None = None, **_options: object) -> Tensor:
-        sizes = scores.logsumexp(-1 if dim is None else dim, keepdim=True)
-        return scores - sizes.float().to(scores.dtype)
-
-    _replacing(functional, "log_softmax", log_softmax)
-    return session
-
-
-@in_torch(about="weights pass through float32 when they are loaded")
-def weights_cast_at_first(session: Session, _case: Case, _rank: int) -> Session:
-    """In every dtype."""
-    right = nn.Module.load_state_dict
-
-    def load(self: nn.Module, state_dict: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        narrow = {
-            name: value.float().to(value.dtype) if value.is_floating_point() else value
-            for name, value in state_dict.items()
-        }
-        return right(self, narrow, *arguments, **options)
-
-    _replacing(nn.Module, "load_state_dict", load)
-    return session
-
-
-@in_torch(about="a convolution's kernel is turned around", reaches=_has_layer("conv"))
-def kernel_turned(session: Session, _case: Case, _rank: int) -> Session:
-    """A convolution and not a cross-correlation."""
-    right = functional.conv1d
-
-    def forward(self: nn.Conv1d, inputs: Tensor) -> Tensor:
-        return right(inputs, self.weight.flip(-1), self.bias, self.stride, self.padding)
-
-    _replacing(nn.Conv1d, "forward", forward)
+    replace_in_torch(GradScaler, "unscale_", unscale)
     return session

@@ -1,0 +1,75 @@
+"""What FSDP is told, as Python: its options, what it gathers by itself, and when it reduces gradients."""
+
+from collections.abc import Iterator, Mapping
+
+from difftest.cases import gathered
+from difftest.cases.case import Case
+from difftest.cases.feature import of
+from difftest.cases.features import mixed_precision
+from difftest.cases.script_values import python
+from reports.reproducer.spelling import index
+
+
+def gathered_alone(case: Case) -> Iterator[str]:
+    """The subscripts of the modules that FSDP gathers alone, innermost first."""
+    return map(index, gathered.gathered_alone(case))
+
+
+def axes_apart(case: Case) -> Mapping[str, str]:
+    """The axis over which FSDP shards each layer, by its subscript, where it is not the same for all."""
+    return {index(path): axis for path, axis in gathered.axes_apart(case).items()}
+
+
+def flattened(case: Case) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The names and sizes of the axes of a mesh, the last two of which become the axis that shards."""
+    axes = case.layout.mesh.split(case.layout.mesh.names[-1])
+    return tuple(axes), tuple(axes.values())
+
+
+def sharding(case: Case, *, outermost: bool) -> str:
+    """The options of `fully_shard` that are not at their defaults, as further arguments."""
+    options = []
+    if case.sharded_by.reshard_after_forward is not None:
+        options.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
+    if mixed := of(case, mixed_precision.Options):
+        output = ", output_dtype=torch.float32" if outermost and mixed.output == "policy" else ""
+        dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}{output}"
+        options.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
+    if case.sharded_by.offload:
+        options.append("offload_policy=CPUOffloadPolicy(pin_memory=False)")
+    return "".join(f", {one}" for one in options)
+
+
+def flat_precision(case: Case) -> str:
+    """The option of FSDP1 for mixed precision, as a further entry of a dictionary; empty without it."""
+    mixed = of(case, mixed_precision.Options)
+    if mixed is None:
+        return ""
+    dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}"
+    return f', "mixed_precision": MixedPrecision({dtypes})'
+
+
+def ordered(case: Case) -> Iterator[str]:
+    """The calls that say what FSDP gathers ahead, and what it does not gather in the backward pass."""
+    for path in gathered.resting(case):
+        yield f"model{index(path)}.set_unshard_in_backward(False)"
+    for way, at, ahead in gathered.prefetched(case):
+        yield f"model{index(at)}.set_modules_to_{way}_prefetch([model{index(ahead)}])"
+
+
+def divides(case: Case) -> str:
+    """The method that sets FSDP's divide factor."""
+    older = case.sharded_by.by_older_name
+    return "set_reduce_scatter_divide_factor" if older else "set_gradient_divide_factor"
+
+
+def widened_after(case: Case) -> bool:
+    """Whether the output of FSDP's mixed precision is made float32 behind the model."""
+    mixed = of(case, mixed_precision.Options)
+    return mixed is not None and mixed.output == "loss"
+
+
+def synced(case: Case) -> str:
+    """How FSDP is told which accumulation parts' gradients it reduces; empty where it is all of them."""
+    methods = {"last": "set_requires_gradient_sync", "scattered": "set_requires_all_reduce", "every": ""}
+    return methods[case.sharded_by.synced]
