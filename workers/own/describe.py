@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -113,6 +114,8 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: ModelOrigin) -> Own:
         parameters=parameters,
         tied=tied,
         inputs=tuple(trial.batch.inputs),
+        takes_dict=trial.takes_dict,
+        fed_dict=trial.batch.is_dict,
         modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
         lines=_lines(trial.module),
         rowwise=rows.add_up,
@@ -151,7 +154,8 @@ def _batch(functions: ModuleType) -> TrialBatch:
     for _ in range(2):
         generator = torch.Generator().manual_seed(SEED)
         with explained(f"{loaded.BATCH}(generator, {ROWS})"):
-            batches.append(TrialBatch(*made.split(functions.batch(generator, ROWS), ROWS)))
+            given = functions.batch(generator, ROWS)
+            batches.append(TrialBatch(*made.split(given, ROWS), is_dict=isinstance(given, Mapping)))
     for first, second in zip(*(batch.tensors() for batch in batches), strict=True):
         if not torch.equal(first, second):
             msg = f"{loaded.BATCH} gives another batch for the same generator; it must draw from that alone"
@@ -160,8 +164,8 @@ def _batch(functions: ModuleType) -> TrialBatch:
 
 
 def _loss(functions: ModuleType, batch: TrialBatch) -> Loss:
-    """The user's loss, or the one that the targets are for."""
-    if hasattr(functions, "loss"):
+    """The user's loss, that of a module which is given the targets too, or the one for such targets."""
+    if hasattr(functions, "loss") or batch.is_dict:
         return "own"
     return "mse" if batch.targets.is_floating_point() else "cross_entropy"
 
