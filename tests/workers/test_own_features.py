@@ -12,11 +12,12 @@ from difftest.cases.case import Case
 from difftest.cases.described import Description
 from difftest.cases.features import moved_checkpoint
 from difftest.cases.layers.own import Own
-from difftest.cases.layout import Mesh
+from difftest.cases.layout import Layout, Mesh, Shard
 from difftest.cases.options import Feature
 from difftest.ground.errors import UsageError
-from difftest.judge.outcome import Outcome
+from difftest.judge.outcome import Outcome, Trace
 from generators import own
+from workers import backends
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +62,9 @@ FEATURES: Mapping[str, dict[str, bool | int | float | str]] = {
     "moved_checkpoint": {"step": 1, "layout": "columns", "files": "files", "wide": False},
 }
 
+ONE_DIM = "FullyShardedDataParallel gives parameters one dim; your optimizer treats them by their shapes"
+MIXED: dict[str, bool | int | float | str] = {"reduce": "float32", "output": "loss"}
+
 LABELLED = """
 import torch
 from torch import nn
@@ -99,12 +103,44 @@ UNLABELLED = LABELLED.format(arguments="tokens, classes", unpacked="labels = cla
 @pytest.fixture(scope="module")
 def models(work: Path) -> Mapping[str, Description | UsageError]:
     """What is known of each model, or why nothing is; one process describes them all."""
-    sources = {"net": SOURCE, **TAKING, "unlabelled": UNLABELLED}
+    sources = {
+        "net": SOURCE,
+        "sharded": SHARDED,
+        "by_element": BY_ELEMENT,
+        "by_itself": BY_ITSELF,
+        "unlabelled": UNLABELLED,
+        **TAKING,
+    }
     files = [written(work, text, f"{name}.py").name for name, text in sources.items()]
     answers = descriptions(work, [f"{file}:build" for file in files], (Mesh((("dp", 2),)),))
     return {
         name: one.description or UsageError(one.error) for name, one in zip(sources, answers, strict=True)
     }
+
+
+SHARDED = SOURCE.replace("nn.Parameter(torch.tensor(0.75))", "nn.Parameter(torch.full((1,), 0.75))")
+"""The same, which FSDP takes: none of its parameters lacks a dim."""
+
+BY_ELEMENT = SHARDED.replace("Adagrad(groups", "Adagrad(parameters").replace("self.calls += 1", "pass")
+BY_ELEMENT = BY_ELEMENT.replace('self.register_buffer("calls", torch.zeros(()))', "pass")
+BY_ITSELF = (
+    SHARDED
+    + """
+
+class Inside(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+        self.inside = torch.optim.Adam(self.param_groups, lr=0.0625)
+    def step(self):
+        self.inside.step()
+    def state_dict(self):
+        return {"inside": self.inside.state_dict()}
+
+
+def optimizer(parameters):
+    return Inside(parameters)
+"""
+)
 
 
 def plain(description: Description | UsageError, *features: Feature) -> Case:
@@ -178,3 +214,55 @@ def test_a_dict_without_labels_is_refused_with_what_is_allowed(models: Mapping[s
         "batch returns dict of 'tokens', 'classes'; needed: a tuple (inputs, targets), or a dict of inputs "
         "with the targets as 'labels'"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "sharded", "joined"),
+    [
+        ("net", "FSDP does not support parameters without a dim, as 0.scale", ONE_DIM),
+        ("sharded", None, ONE_DIM),
+        ("by_element", None, None),
+    ],
+)
+def test_what_fsdp_does_to_the_shapes_of_parameters_is_no_finding(
+    models: Mapping[str, Description], name: str, sharded: str | None, joined: str | None
+) -> None:
+    description = models[name]
+    drawn = (own.case_at(description, 0, i, wanted=("fully_sharded",), max_world_size=2) for i in range(99))
+    case = next(one for one in drawn if one.layout.mesh.axes == (("dp_shard", 2),))
+    cut = dict.fromkeys(case.layout.parameters, (Shard(0),))
+    layout = msgspec.structs.replace(case.layout, parameters=cut)
+    case = msgspec.structs.replace(case, layout=layout, features=msgspec.UNSET)
+    given = [backends.load(backend).unsupported(case) for backend in ("torch_fsdp", "torch_fsdp1")]
+    assert given == [sharded, joined]
+
+
+def test_outputs_in_a_tuple_are_float32_again_behind_mixed_precision(
+    models: Mapping[str, Description],
+) -> None:
+    case = plain(models["by_element"], Feature(name="mixed_precision", options=MIXED))
+    layout = Layout(
+        mesh=Mesh((("dp_shard", 2),)),
+        batch=(Shard(0),),
+        parameters=dict.fromkeys(case.model.parameters(), (Shard(0),)),
+    )
+    case = msgspec.structs.replace(case, path="fully_sharded", layout=layout)
+    for backend in ("torch_fsdp", "torch_fsdp1"):
+        outcome = shared({backend: case}, backend)(backend)
+        assert isinstance(outcome, Trace), outcome
+        shapes = {name: one.dtype for (stage, name), one in outcome.steps[0].items() if stage == "forward"}
+        assert shapes == dict.fromkeys(("output", "output 1", "loss"), "float32")
+
+
+def test_an_optimizer_that_saves_in_a_form_of_its_own_has_no_checkpoint_by_names(
+    models: Mapping[str, Description],
+) -> None:
+    def drawn(name: str) -> set[str]:
+        cases = (own.case_at(models[name], 0, i, wanted=("features",), max_world_size=2) for i in range(40))
+        return {feature.name for case in cases for feature in case.training_features}
+
+    assert models["by_itself"].optimizer_saved is False
+    assert drawn("by_itself").isdisjoint(own.BY_STATE_DICT)
+    assert "distributed_checkpoint" in drawn("sharded")
+    with pytest.raises(UsageError, match=r"path .states. loads .* has no 'state' and 'param_groups'"):
+        own.chosen(models["by_itself"], ("states", "features"))

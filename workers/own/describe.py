@@ -26,7 +26,7 @@ from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.recipe import BUILD, NAMED, Recipe
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from workers.own import fitting, loaded, loops, made, masks, placed, recipes, styles
+from workers.own import fitting, loaded, loops, made, masks, optimizers, placed, recipes, styles
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch, explained
 
@@ -61,6 +61,7 @@ def description(request: DescriptionRequest) -> Description:
         layer=layer,
         loss=trial.loss,
         optimizer=hasattr(functions, "optimizer"),
+        optimizer_saved=optimizers.is_saved(trial),
         dtypes=tuple(dtype for dtype in DTYPES if dtype not in refused),
         refused=refused,
         unused=trial.has_unused(),
@@ -124,6 +125,7 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: ModelOrigin) -> Own:
         results=rows.results,
         returns_object=trial.returns_object,
         kept=rows.kept,
+        optimizer_by_shape=optimizers.by_shape(trial),
         styled=cut,
         styled_on=sizes,
         reads=trial.reads(),

@@ -73,6 +73,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     torch finds none. `kept` are its buffers.
     `styled` are the parameters that the user's plan for `parallelize_module` makes DTensors, with the dim
     that it cuts, None for one that it replicates; `styled_on` the sizes of its axis on which the module runs.
+    `optimizer_by_shape`: the user's optimizer treats parameters by their shapes.
     `without` are the paths of modules that are replaced by the identity.
     """
 
@@ -99,6 +100,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     kept: Mapping[TensorName, Buffer] = {}
     styled: Mapping[TensorName, Annotated[int, msgspec.Meta(ge=0, le=63)] | None] = {}
     styled_on: tuple[int, ...] = ()
+    optimizer_by_shape: bool = False
     without: tuple[str, ...] = ()
     recipe: Recipe | None = None
 

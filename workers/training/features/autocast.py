@@ -40,7 +40,7 @@ def narrowed(around: Callable[[nn.Module], Forward]) -> Hooks:
         forward = around(module)
 
         def casting(*inputs: Any) -> Any:  # noqa: ANN401  the module's
-            return tree_map_only(torch.Tensor, _wide, forward(*inputs))
+            return wide_again(forward(*inputs))
 
         module.forward = casting
         return module
@@ -48,8 +48,13 @@ def narrowed(around: Callable[[nn.Module], Forward]) -> Hooks:
     return Hooks(place=place)
 
 
-def _wide(output: torch.Tensor) -> torch.Tensor:
-    return output.float() if output.dtype is NARROW else output
+def wide_again(outputs: Any) -> Any:  # noqa: ANN401  the module's
+    """The outputs of a module, in whatever tuples and dicts, with those in bfloat16 in float32."""
+
+    def wide(output: torch.Tensor) -> torch.Tensor:
+        return output.float() if output.dtype is NARROW else output
+
+    return tree_map_only(torch.Tensor, wide, outputs)
 
 
 def simulated(narrow: Hooks) -> Hooks:
