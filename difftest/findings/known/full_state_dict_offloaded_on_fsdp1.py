@@ -1,6 +1,8 @@
 """FSDP1: a full state dict with `offload_to_cpu` of parameters on the CPU reads memory that was freed.
 
-torch 2.9.0. The first of two ranks of torch's fake process group. Fails by SIGSEGV.
+torch 2.9.0. The first of two ranks of torch's fake process group.
+
+Fails by SIGSEGV
 """
 
 import torch
