@@ -60,6 +60,12 @@ IN_PLACE_OF_AN_OPTIMIZER = (
 )
 """The features that make the optimizer, or set its learning rate; a user's own has neither from the case."""
 
+BY_STATE_DICT = ("distributed_checkpoint", "moved_checkpoint", "state_dict_options")
+"""The features that look up parameters in what an optimizer's `state_dict` gives."""
+
+STATES = "states"
+"""The path all of whose cases have one of them."""
+
 Decode: TypeAlias = Callable[[bytes], list[Case]]
 
 
@@ -122,6 +128,12 @@ def chosen(description: Description, wanted: Iterable[str] | None = None) -> tup
     for name in names:
         if name not in allowed:
             msg = f"path {name!r} has models of its own; a model of yours can take {', '.join(allowed)}"
+            raise UsageError(msg)
+        if name == STATES and not description.optimizer_saved:
+            msg = (
+                f"path {name!r} loads states of optimizers; what your optimizer's state_dict() gives has "
+                "no 'state' and 'param_groups', as those of torch.optim have"
+            )
             raise UsageError(msg)
         if description.learnable and name not in paths():
             allowed = paths()
@@ -193,7 +205,8 @@ def _can_run(case: Case, description: Description) -> bool:
     made_here = has(case, *IN_PLACE_OF_AN_OPTIMIZER) or any(
         options.arguments() for options in typed(case.training_features)
     )
-    return parts and narrow and not (description.optimizer and made_here)
+    saved = description.optimizer_saved or not has(case, *BY_STATE_DICT)
+    return parts and narrow and saved and not (description.optimizer and made_here)
 
 
 def _frozen(draw: st.DrawFn, case: Case) -> tuple[Feature, ...] | msgspec.UnsetType:

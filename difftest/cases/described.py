@@ -30,7 +30,8 @@ class DescriptionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The layer of the cases, and what its cases may be.
 
-    `loss` is that of all cases; `optimizer`: whether the user brings one. `dtypes` are those in which the
+    `loss` is that of all cases; `optimizer`: whether the user brings one, and `optimizer_saved`: whether what
+    its `state_dict` gives has the form of torch's. `dtypes` are those in which the
     module runs, `refused` has the reasons why it does not in others. `unused`: whether a parameter gets no
     gradient. `noise` names a module whose rounding in float32 leaves little to compare, empty where none
     does. `layouts` are those of the user's plan, by mesh; None where there is no plan.
@@ -48,6 +49,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     layer: Own
     loss: Literal["mse", "cross_entropy", "own"]
     optimizer: bool = False
+    optimizer_saved: bool = True
     dtypes: tuple[DType, ...] = ("float32",)
     refused: Mapping[str, str] = {}
     unused: bool = False

@@ -136,7 +136,9 @@ class OwnScript(Script):
 
     @property
     def passed(self) -> str:
-        """How the model takes its inputs: `one`, `several` in order, or by `names`."""
+        """How the model takes its inputs: `one`, `several` in order, by `names`, or as a `dict`."""
+        if self.layer.takes_dict:
+            return "dict"
         if not all(name.isdigit() for name in self.layer.inputs):
             return "names"
         return "one" if len(self.layer.inputs) == 1 else "several"

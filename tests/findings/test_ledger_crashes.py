@@ -1,9 +1,13 @@
 """A crash has no message of its own: entries of the ledger know it by the native function that crashed."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
+from own_models import own_case
 from shown_operators import cut, entry, failed
 
+from difftest.cases.case import Data
 from difftest.cases.options import Act, Start
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Symptom
@@ -62,3 +66,15 @@ def test_a_size_that_another_rank_does_not_expect_is_known_of_what_computes_with
     message = "terminate called after throwing an instance of 'gloo::EnforceNotMet'"
     shown = crashed("torch_dtensor", "SIGABRT", message, "gloo::transport::tcp::Pair::prepareRead")
     assert bool(entry(replace(shown, operator=operator), cut(operator))) is known
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "known"), [("Conv2d", 7, True), ("Conv2d", 8, False), ("Linear", 7, False)]
+)
+def test_columns_that_ranks_with_unequal_rows_exchange_are_known_of_a_users_convolution(
+    tmp_path: Path, kind: str, rows: int, *, known: bool
+) -> None:
+    message = "terminate called after throwing an instance of 'gloo::EnforceNotMet'"
+    shown = crashed("torch_dtensor", "SIGABRT", message, "gloo::transport::tcp::Pair::prepareRead")
+    case = replace(own_case(tmp_path, modules={"": "Net", "head": kind}), data=Data(batch=rows))
+    assert bool(entry(replace(shown, stage=Stage.FORWARD), case)) is known

@@ -189,14 +189,49 @@ def optimizer(parameters):
     return torch.optim.RMSprop(parameters, lr=0.01)
 """
 
+LABELLED = """
+import torch
+from torch import nn
+class Labelled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 2)
+    def forward(self, fed):
+        outputs = self.inner(fed["left"])
+        return {"loss": (outputs - fed["labels"]).square().mean(), "outputs": outputs}
+def build(seed):
+    return Labelled()
+def batch(generator, rows):
+    draw = lambda width: torch.randn(rows, width, generator=generator)
+    return {"left": draw(4), "labels": draw(2)}
+def optimizer(parameters):
+    return torch.optim.RMSprop(parameters, lr=0.01)
+"""
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["torch_ddp", pytest.param("xla_spmd", marks=pytest.mark.xla)])
-def test_a_script_has_the_numbers_masks_loss_and_optimizer_of_the_run(work: Path, backend: str) -> None:
-    plain = own_case(work, parameters={"inner.weight": (2, 4), "inner.bias": (2,)}, inputs=("left", "right"))
+@pytest.mark.parametrize(
+    ("backend", "text"),
+    [
+        ("torch_ddp", DROPPING),
+        pytest.param("xla_spmd", DROPPING, marks=pytest.mark.xla),
+        ("torch_ddp", LABELLED),
+    ],
+    ids=["torch_ddp", "xla_spmd", "a dict of all"],
+)
+def test_a_script_has_the_numbers_masks_loss_and_optimizer_of_the_run(
+    work: Path, backend: str, text: str
+) -> None:
+    labelled = text == LABELLED
+    inputs = ("left", "labels" if labelled else "right")
+    plain = own_case(work, parameters={"inner.weight": (2, 4), "inner.bias": (2,)}, inputs=inputs)
     assert plain.model.own
-    digests = {"model.py": sources.digest(written(work, DROPPING))}
-    layer = msgspec.structs.replace(plain.model.own, files=digests)
+    layer = msgspec.structs.replace(
+        plain.model.own,
+        files={"model.py": sources.digest(written(work, text))},
+        takes_dict=labelled,
+        fed_dict=labelled,
+    )
     training = Training(loss="own", optimizer="own", steps=2, accumulation=2)
     case = msgspec.structs.replace(plain, model=Model(layers=(layer,)), training=training)
     truth = sandbox.run(case, "oracle")

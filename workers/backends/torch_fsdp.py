@@ -51,7 +51,7 @@ def unsupported(case: Case) -> str | None:
         return "fully_shard replaces the parameters, and its documentation has the optimizer made after it"
     if not process_groups.cuts_rows_only(case):
         return "fully_shard takes whole rows; the layout cuts the batch along the sequence"
-    if reason := mixed_rows(case):
+    if reason := mixed_rows(case) or _without_dims(case):
         return reason
     axes = case.layout.mesh.names
     if axes_apart(case):
@@ -59,6 +59,12 @@ def unsupported(case: Case) -> str | None:
     if len(axes) > 2:  # noqa: PLR2004  one to replicate over, one to shard over
         return "fully_shard shards over one axis and replicates over one; the mesh has more"
     return refusal(case, axes) if case.world_size > 1 else None
+
+
+def _without_dims(case: Case) -> str | None:
+    names = (name for name, shape in case.model.parameters().items() if not shape)
+    name = next((name for name in names if name != case.sharded_by.ignored), None)
+    return f"FSDP does not support parameters without a dim, as {name}" if name else None
 
 
 def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
@@ -157,6 +163,8 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
         for path, axis in apart.items():
             fully_shard(module.get_submodule(path), mesh=mesh[axis], **_options(case, outermost=False))
         return module
+    from workers.training.features.autocast import wide_again
+
     how = partial(
         fully_shard, mesh=mesh, shard_placement_fn=placement_fn(case, module, mesh.mesh_dim_names[-1])
     )
@@ -170,7 +178,7 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
     _order(case, {path: cast("FSDPModule", module.get_submodule(path)) for path in alone})
     mixed = of(case, mixed_precision.Options)
     if mixed and mixed.output == "loss":
-        module.register_forward_hook(lambda _module, _inputs, output: output.float())
+        module.register_forward_hook(lambda _module, _inputs, outputs: wide_again(outputs))
     return module
 
 

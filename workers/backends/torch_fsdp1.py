@@ -51,9 +51,8 @@ WHOLE = (
 @for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why `fully_shard` could not shard the case, or what flat parameters take from a feature; or None."""
-    another = of(case, optimizer.Options)
-    if has(case, *WHOLE) or (another and another.kind == optimizer.FACTORED):
-        return "FullyShardedDataParallel joins parameters; a feature of the case needs them apart"
+    if reason := _by_shape(case):
+        return reason
     if case.sharded_by.gradient_divide_factor is not None or case.sharded_by.summed:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
     if case.sharded_by.ignored is not None:
@@ -63,6 +62,16 @@ def unsupported(case: Case) -> str | None:
     if case.sharded_by.offload:
         return "FullyShardedDataParallel offloads from an accelerator alone"
     return torch_fsdp.unsupported(case)
+
+
+def _by_shape(case: Case) -> str | None:
+    """What needs parameters as they are in the model, or None."""
+    another, own = of(case, optimizer.Options), case.model.own
+    if has(case, *WHOLE) or (another and another.kind == optimizer.FACTORED):
+        return "FullyShardedDataParallel joins parameters; a feature of the case needs them apart"
+    if own and case.training.optimizer == "own" and own.optimizer_by_shape:
+        return "FullyShardedDataParallel gives parameters one dim; your optimizer treats them by their shapes"
+    return None
 
 
 @contextmanager
@@ -81,6 +90,8 @@ def session(
 def _place(member: process_groups.Member, flat: "FlatParameters", module: "nn.Module") -> "nn.Module":
     from torch.distributed.fsdp import FullyShardedDataParallel
 
+    from workers.training.features.autocast import wide_again
+
     case, options = member.case, _options(member)
     for path in gathered_alone(case):
         parent, _, name = path.rpartition(".")
@@ -88,7 +99,7 @@ def _place(member: process_groups.Member, flat: "FlatParameters", module: "nn.Mo
         setattr(module.get_submodule(parent), name, wrapped)
     flat.module = FullyShardedDataParallel(module, **options)
     if of(case, mixed_precision.Options):
-        flat.module.register_forward_hook(lambda _module, _inputs, output: output.float())
+        flat.module.register_forward_hook(lambda _module, _inputs, outputs: wide_again(outputs))
     return flat.module
 
 

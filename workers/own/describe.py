@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +26,7 @@ from difftest.cases.layers.own import SOURCE, Own
 from difftest.cases.recipe import BUILD, NAMED, Recipe
 from difftest.ground import sources
 from difftest.ground.errors import UsageError
-from workers.own import fitting, loaded, loops, made, masks, placed, recipes, styles
+from workers.own import fitting, loaded, loops, made, masks, optimizers, placed, recipes, styles
 from workers.own.rows import Rows, rows_of
 from workers.own.trial import ROWS, Trial, TrialBatch, explained
 
@@ -60,6 +61,7 @@ def description(request: DescriptionRequest) -> Description:
         layer=layer,
         loss=trial.loss,
         optimizer=hasattr(functions, "optimizer"),
+        optimizer_saved=optimizers.is_saved(trial),
         dtypes=tuple(dtype for dtype in DTYPES if dtype not in refused),
         refused=refused,
         unused=trial.has_unused(),
@@ -113,6 +115,8 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: ModelOrigin) -> Own:
         parameters=parameters,
         tied=tied,
         inputs=tuple(trial.batch.inputs),
+        takes_dict=trial.takes_dict,
+        fed_dict=trial.batch.is_dict,
         modules={name: type(inner).__name__ for name, inner in trial.module.named_modules()},
         lines=_lines(trial.module),
         rowwise=rows.add_up,
@@ -121,6 +125,7 @@ def _layer(trial: Trial, rows: Rows, source: str, origin: ModelOrigin) -> Own:
         results=rows.results,
         returns_object=trial.returns_object,
         kept=rows.kept,
+        optimizer_by_shape=optimizers.by_shape(trial),
         styled=cut,
         styled_on=sizes,
         reads=trial.reads(),
@@ -151,7 +156,8 @@ def _batch(functions: ModuleType) -> TrialBatch:
     for _ in range(2):
         generator = torch.Generator().manual_seed(SEED)
         with explained(f"{loaded.BATCH}(generator, {ROWS})"):
-            batches.append(TrialBatch(*made.split(functions.batch(generator, ROWS), ROWS)))
+            given = functions.batch(generator, ROWS)
+            batches.append(TrialBatch(*made.split(given, ROWS), is_dict=isinstance(given, Mapping)))
     for first, second in zip(*(batch.tensors() for batch in batches), strict=True):
         if not torch.equal(first, second):
             msg = f"{loaded.BATCH} gives another batch for the same generator; it must draw from that alone"
@@ -160,8 +166,8 @@ def _batch(functions: ModuleType) -> TrialBatch:
 
 
 def _loss(functions: ModuleType, batch: TrialBatch) -> Loss:
-    """The user's loss, or the one that the targets are for."""
-    if hasattr(functions, "loss"):
+    """The user's loss, that of a module which is given the targets too, or the one for such targets."""
+    if hasattr(functions, "loss") or batch.is_dict:
         return "own"
     return "mse" if batch.targets.is_floating_point() else "cross_entropy"
 

@@ -1,9 +1,9 @@
 """What the user's functions make: the module, a step's batch, the loss and the optimizer."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -14,11 +14,14 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.own import Own
 from difftest.cases.numbers import IGNORE_INDEX, Batch, Integers
-from difftest.ground.errors import UnsupportedError, UsageError
-from workers.own import loaded, results
+from difftest.ground.errors import UsageError
+from workers.own import loaded, recipes, results
 
 COMPLEX = {torch.float64: torch.complex128}
 """The complex type beside a floating one, where it is not complex64."""
+
+LABELS = "labels"
+"""The input that is the targets too where `batch` gives a dict alone, as collators of transformers do."""
 
 MOST_SEED = 2**31
 """The seeds that the user's functions are given are below it: numpy's take no more than 32 bits."""
@@ -91,8 +94,14 @@ def drawn(layer: Own, rows: int, *, seed: int, case: Case) -> Batch:
 
 def split(made: Any, rows: int) -> tuple[dict[str, Tensor], Tensor]:  # noqa: ANN401  what the user gives
     """Inputs by name, and targets; `UsageError` unless all of them are tensors of so many rows."""
+    if isinstance(made, Mapping) and LABELS in made:
+        made = made, made[LABELS]
     if not isinstance(made, tuple) or len(made) != 2:  # noqa: PLR2004  inputs and targets
-        msg = f"batch returns {type(made).__name__}; needed: a tuple (inputs, targets)"
+        names = f" of {', '.join(map(repr, made))}" if isinstance(made, Mapping) else ""
+        msg = (
+            f"batch returns {type(made).__name__}{names}; needed: a tuple (inputs, targets), or a dict of "
+            f"inputs with the targets as {LABELS!r}"
+        )
         raise UsageError(msg)
     inputs, targets = made
     if isinstance(inputs, Tensor):
@@ -161,6 +170,12 @@ def first_floats(outputs: Any) -> Tensor:  # noqa: ANN401  what the user's modul
     return next(iter(results.floats(outputs).values()))
 
 
+def loss_function(functions: ModuleType) -> Callable[[Any, Tensor], Tensor]:
+    """The user's loss; without one, that which the module returns."""
+    own: Callable[[Any, Tensor], Tensor] | None = getattr(functions, "loss", None)
+    return own or (lambda outputs, _targets: recipes.own_loss(outputs))
+
+
 def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
     """The user's loss of the rows at hand times their share of the batch's `count` rows or targets.
 
@@ -169,7 +184,7 @@ def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # no
     As every loss it has float32, or float64 in the oracle: in a half type the sum of the ranks' shares would
     round.
     """
-    mean: Tensor = loaded.functions(layer_of(case)).loss(outputs, targets)
+    mean = loss_function(loaded.functions(layer_of(case)))(outputs, targets)
     mean = mean if mean.dtype == torch.float64 else mean.float()
     if layer_of(case).mean_over == "rows":
         return mean * (targets.shape[0] / count)
@@ -178,16 +193,6 @@ def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # no
 
 
 def optimizer(case: Case, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """The user's optimizer.
-
-    `UnsupportedError` where it refuses parameters that a wrapper made flat, as FSDP1 does.
-    """
-    try:
-        made: torch.optim.Optimizer = loaded.functions(layer_of(case)).optimizer(parameters)
-    except ValueError as error:
-        dims = Counter(map(len, case.model.parameters().values()))
-        if Counter(parameter.dim() for parameter in parameters) <= dims:
-            raise
-        msg = f"the optimizer refuses parameters that the wrapper made flat: {error}"
-        raise UnsupportedError(msg) from error
+    """The user's optimizer."""
+    made: torch.optim.Optimizer = loaded.functions(layer_of(case)).optimizer(parameters)
     return made

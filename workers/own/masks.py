@@ -38,6 +38,10 @@ class Masks:
         self._step, self._calls = -1, 0
         self._part: slice | None = None
 
+    def begun_again(self) -> "Masks":
+        """The same masks for a forward pass beside those of the steps, which does not move them."""
+        return Masks(self._seed, self._rows, self._dtype, self._feed)
+
     @contextmanager
     def of_step(self, step: int, part: slice | None = None) -> Iterator[None]:
         """A context for one forward pass of `step`; of a `part` of the rows that is a batch of its own."""

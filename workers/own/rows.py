@@ -155,7 +155,7 @@ def _unequal(batch: TrialBatch) -> TrialBatch:
             targets[row] = IGNORE_INDEX
         first, second = (_valid(targets[half]) for half in HALVES)
         if first and second and first != second:
-            return TrialBatch(batch.inputs, targets)
+            return batch.with_targets(targets)
     return batch
 
 

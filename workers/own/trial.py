@@ -1,5 +1,6 @@
 """Runs of a user's module with few rows: in which dtypes it computes, and whether it can be compared."""
 
+import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -36,6 +37,8 @@ class TrialBatch:
 
     inputs: Mapping[str, Tensor]
     targets: Tensor
+    is_dict: bool = False
+    """Whether it was given as a dict alone, so that the module has what it needs to compute its loss."""
 
     def tensors(self) -> list[Tensor]:
         """All of them."""
@@ -47,7 +50,13 @@ class TrialBatch:
         def cut(tensor: Tensor) -> Tensor:
             return tensor[rows].to(dtype) if tensor.is_floating_point() else tensor[rows]
 
-        return TrialBatch({name: cut(tensor) for name, tensor in self.inputs.items()}, cut(self.targets))
+        inputs = {name: cut(tensor) for name, tensor in self.inputs.items()}
+        return TrialBatch(inputs, cut(self.targets), self.is_dict)
+
+    def with_targets(self, targets: Tensor) -> "TrialBatch":
+        """The batch with other targets, which may be an input too."""
+        inputs = {name: targets if one is self.targets else one for name, one in self.inputs.items()}
+        return TrialBatch(inputs, targets, self.is_dict)
 
 
 @dataclass(slots=True)
@@ -70,9 +79,12 @@ class Trial:
     """What every module gave first in the last run, by its name in messages, in the order of their ends."""
     module: nn.Module = field(init=False)
     """The module as `build` makes it, which no run changes."""
+    takes_dict: bool = field(init=False)
+    """Whether the module takes all inputs as one dict."""
 
     def __post_init__(self) -> None:
         self.module = self.build()
+        self.takes_dict = takes_dict(self.module, self.batch.inputs)
 
     def made_in(self, dtype: torch.dtype) -> nn.Module:
         """The module, made anew, with the numbers that all backends begin with."""
@@ -109,7 +121,7 @@ class Trial:
                 return cut
 
             with Masks(0, ROWS, cast("DType", named), feed).of_step(0), mode or nullcontext():
-                outputs = called(module, batch.inputs)
+                outputs = module(batch.inputs) if self.takes_dict else called(module, batch.inputs)
                 given = results.floats(outputs)
                 output = next(iter(given.values()))
                 loss = self._loss(outputs, output, batch.targets)
@@ -129,7 +141,7 @@ class Trial:
     def _loss(self, outputs: Any, output: Tensor, targets: Tensor) -> Tensor:  # noqa: ANN401
         self.running.append("the loss")
         if self.loss == "own":
-            loss: Tensor = self.functions.loss(outputs, targets)
+            loss = made.loss_function(self.functions)(outputs, targets)
             if not isinstance(loss, Tensor) or loss.dim():
                 shown = tuple(loss.shape) if isinstance(loss, Tensor) else repr(loss)
                 msg = f"loss returns {shown}; needed: a tensor without dims"
@@ -160,8 +172,9 @@ class Trial:
         if not all(torch.equal(*pair) for pair in ((output, again), (loss, other), *pairs)):
             msg = (
                 f"the module draws random numbers ({random.name or 'in some way'}), which no two backends "
-                "draw alike: nothing can be compared. Only the masks of dropout come from the host, and not "
-                "those of dropout that torch.utils.checkpoint computes again"
+                "draw alike: nothing can be compared. Draw them in batch, as a further input. Only the masks "
+                "of dropout come from the host, and not those of dropout that torch.utils.checkpoint "
+                "computes again"
             )
             raise UsageError(msg)
         if not output.dim() or len(output) != ROWS:
@@ -266,6 +279,21 @@ class Trial:
 def gradients(module: nn.Module) -> list[Tensor]:
     """The gradients of a module's parameters that have one."""
     return [one.grad for one in module.parameters() if one.grad is not None]
+
+
+def takes_dict(module: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
+    """Whether inputs with names are the module's one argument: it has no arguments of these names."""
+    signature = inspect.signature(module.forward)
+
+    def binds(*arguments: object, **keywords: object) -> bool:
+        try:
+            signature.bind(*arguments, **keywords)
+        except TypeError:
+            return False
+        return True
+
+    named = not any(name.isdigit() for name in inputs)
+    return named and not binds(**inputs) and binds(inputs)
 
 
 def called(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:  # noqa: ANN401  the user's choice

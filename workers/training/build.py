@@ -27,7 +27,7 @@ def build(model: Model, weights: Mapping[str, Floats], plan: Plan) -> nn.Module:
     if model.own:
         # The user's module, which has its dtypes, weights and ties already
         module = Opaque(*modules)
-        module.names = model.own.inputs
+        module.names, module.takes_dict = model.own.inputs, model.own.takes_dict
         return module
     chain: nn.Module = Program(modules) if model.is_program else Chain(*modules).to(plan.dtypes.own)
     tie(chain, model)

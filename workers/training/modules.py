@@ -28,14 +28,17 @@ class Chain(nn.Sequential):
 
 
 class Opaque(nn.Sequential):
-    """A module of the user's, which is given its inputs as it names them: positions or keywords."""
+    """A module of the user's, which is given its inputs as it names them: positions, keywords or a dict."""
 
     names: tuple[str, ...] = ("0",)
+    takes_dict = False
 
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Any:  # noqa: ANN401  the user's choice
         """What the module returns; `extras` are all inputs but the first."""
         first, *others = self.names
         given = {first: inputs, **{name: extras[name] for name in others}}
+        if self.takes_dict:
+            return self[0](given)
         positional = [tensor for name, tensor in given.items() if name.isdigit()]
         keywords = {name: tensor for name, tensor in given.items() if not name.isdigit()}
         return self[0](*positional, **keywords)

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+
+from workers.training.features import TrainingProgress
 
 
 def has_all_devices() -> bool:
@@ -17,22 +19,22 @@ def has_all_devices() -> bool:
     return bool(runtime and runtime.is_spmd())
 
 
-def reload(module: nn.Module, optimizer: torch.optim.Optimizer, folder: str, *, resharded: bool) -> None:
-    """Saves both to `folder`, clears them, and loads them from it; `resharded`: parameters in other pieces.
+def reload(progress: TrainingProgress, folder: str, *, resharded: bool) -> None:
+    """Saves module and optimizer to `folder`, clears them, and loads them from it.
+
+    `resharded`: parameters in other pieces.
 
     torch's writer copies tensors ahead on a stream of the device, which torchax has not where it was imported
     (`known/checkpoint_beside_torchax.py`), so it copies none ahead.
     """
     from torch_xla.experimental.distributed_checkpoint import SPMDLoadPlanner, SPMDSavePlanner
 
+    module, optimizer = progress.module, progress.optimizer
     weights, kept = module.state_dict(), optimizer.state_dict()
     writer = FileSystemWriter(folder, per_thread_copy_ahead=0)
     saved = {"model": weights, "optimizer": kept}
     save(saved, storage_writer=writer, planner=SPMDSavePlanner(), no_dist=True)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    optimizer.state.clear()
+    progress.forget()
     state = {"model": _like(weights, resharded=resharded), "optimizer": _zeros(kept)}
     load(state, storage_reader=FileSystemReader(folder), planner=SPMDLoadPlanner(), no_dist=True)
     module.load_state_dict(state["model"])

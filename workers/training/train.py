@@ -6,7 +6,7 @@ A backend only joins, places, feeds and reads, so a difference between two backe
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from workers.training import module_traces, program, spelling
 from workers.training.build import build
 from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
-from workers.training.features import Features, TrainingProgress, forwards_first
+from workers.training.features import Features, State, TrainingProgress, forwards_first, state_of
 from workers.training.features import made as made_features
 from workers.training.layers import Plan
 from workers.training.loss import loss_of
@@ -67,7 +67,10 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
         return program.run(case, session, module, report)
     optimizer = early or make_optimizer(case, module, features)
     masks = Masks(case.seed, case.part_rows, case.dtype, session.feed)
-    run = _Run(case, session, module, optimizer, report, ModuleWatch(module), forms, masks, features)
+    first_state = state_of(optimizer.state)
+    run = _Run(
+        case, session, module, optimizer, first_state, report, ModuleWatch(module), forms, masks, features
+    )
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
     reported = structs.replace(
@@ -87,12 +90,15 @@ class _Run:
     session: Session
     module: nn.Module
     optimizer: torch.optim.Optimizer
+    first_state: State
     report: StageReport
     watch: ModuleWatch
     forms: Spelling
     masks: Masks
     features: Features
     elsewhere: Counter[str] = field(default_factory=Counter)
+    before_evaluation: dict[str, Tensor] = field(default_factory=dict)
+    """The buffers as they were before a feature ran the module beside the steps."""
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         """One update from all parts of the step's batch: its outputs, loss, gradients and parameters."""
@@ -103,38 +109,63 @@ class _Run:
         progress = TrainingProgress(
             module=self.module,
             optimizer=self.optimizer,
+            optimizer_of=partial(make_optimizer, self.case, features=self.features),
+            first_state=self.first_state,
             step=step,
             steps=self.case.training.steps,
             forward=partial(self._evaluate, step),
             of_rank=partial(self._evaluate, step),
+            keep_buffers=self._keep_buffers,
             ranks=self.case.layout.data_ranks,
             scale=self.session.scale,
         )
-        self.features.run("before", progress)
+        self._run_features("before", progress)
         results = self._forward_backward(step)
-        self.features.run("backward", progress)
+        self._run_features("backward", progress)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
         gradients = {name: p.grad for name, p in self._parameters().items() if p.grad is not None}
         results |= self._read(Stage.BACKWARD, gradients)
         self.report(Stage.UPDATE, step)
         if self.case.training.clip_norm is not None:
             self.session.clip(self.module.parameters(), self.case.training.clip_norm)
-        self.features.run("update", progress)
-        self.features.run("inside", progress)
+        self._run_features("update", progress)
+        self._run_features("inside", progress)
         with self._wide() if self.case.training.optimizer == "own" else nullcontext():
             self.optimizer.step()
         self.optimizer.zero_grad(**self.features.zero)
-        self.features.run("after", progress)
+        self._run_features("after", progress)
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
         updated: dict[str, Tensor] = {name: p.detach() for name, p in self._parameters().items()}
         return results | self._read(Stage.UPDATE, updated | self._buffers())
 
+    def _run_features(self, hook: str, progress: TrainingProgress) -> None:
+        """Calls one hook of the features, after which the buffers are as the steps have left them.
+
+        What a feature equals has another number of forward passes, and running statistics count them.
+        """
+        self.features.run(hook, progress)
+        if self.before_evaluation:
+            _fill(self.module, self.before_evaluation)
+            self.before_evaluation.clear()
+
+    def _keep_buffers(self) -> None:
+        """Has the buffers be as they are now after the features' hook that is running."""
+        if self.module.training and not self.before_evaluation:
+            kept = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+            self.before_evaluation.update(kept)
+
     def _evaluate(self, step: int, rank: int | None = None) -> Tensor:
-        """The loss of the step's first part, or of a rank's rows, neither read nor differentiated here."""
+        """The loss of the step's first part, or of a rank's rows, neither read nor differentiated here.
+
+        Dropout drops the elements that it drops in the first part, and the steps' own are not moved.
+        """
+        self._keep_buffers()
         part = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)[0]
-        part = part if rank is None else part.rows(batches_of_ranks(self.case)[rank])
-        _, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
+        rows = None if rank is None else batches_of_ranks(self.case)[rank]
+        part = part.rows(rows) if rows else part
+        apart = replace(self, masks=self.masks.begun_again())
+        _, loss = apart._forward(step, part, *map(self.session.feed, self._hosts(part)), rows=rows)  # noqa: SLF001
         return loss
 
     def _buffers(self) -> dict[str, Tensor]:

@@ -24,6 +24,10 @@ CHANGES = (
 """Features that load a state, and those that change what state there is."""
 
 
+BY_FSDP = ("sharded", "hybrid")
+"""The layouts that `fully_shard` makes."""
+
+
 class Options(FeatureOptions, frozen=True):
     """The step before which that is, the layout in between, the format of the files, and the dtype in them.
 
@@ -43,16 +47,22 @@ class Options(FeatureOptions, frozen=True):
     def drawn(cls, case: Case) -> Choices | None:
         """Before any step, of several ranks; not beside what loads or changes a state.
 
-        Safetensors refuse tensors that share memory, as tied weights do.
+        Safetensors refuse tensors that share memory, as tied weights do, and `fully_shard` numbers without a
+        dim.
         """
         least = 0 if case.training.optimizer in STATELESS else 1
         if case.world_size == 1 or least >= case.training.steps or has(case, *LOADS, *CHANGES):
             return None
         even = case.world_size % 2 == 0
+        scalars = not all(case.model.parameters().values())
         tied = any(layer.borrows() for _, layer in walk(case.model.layers))
         return {
             "step": range(least, case.training.steps),
-            "layout": ("whole", "columns", "sharded", *(("grid", "hybrid") if even else ())),
+            "layout": tuple(
+                name
+                for name in ("whole", "columns", "sharded", *(("grid", "hybrid") if even else ()))
+                if not (scalars and name in BY_FSDP)
+            ),
             "files": ("files",) if tied else ("files", "files", "safetensors", "consolidated"),
             "wide": (False, False, True),
         }

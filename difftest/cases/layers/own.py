@@ -54,8 +54,10 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
 
     `parameters` are the shapes by the module's own names, `tied` the further names of shared parameters, each
     with the name under which its parameter is listed. `inputs` are the names of what the batch feeds: numbers
-    of positional arguments, or keywords. `modules` are the classes of the modules inside by their paths, and
-    `lines` where the forward of a class begins that is not torch's (`model.py:12`).
+    of positional arguments, or keywords. `takes_dict`: all of them are one argument, a dict. `fed_dict`: the
+    user's function gives them as a dict alone, with the targets as `labels`. `modules` are the classes of the
+    modules inside by their paths, and `lines` where the forward of a class begins that is not torch's
+    (`model.py:12`).
 
     `rowwise`: rows do not influence each other, and the loss of some rows is the mean of theirs. Otherwise
     (in batch normalization) ranks that have rows of their own compute something else than one device.
@@ -71,6 +73,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     torch finds none. `kept` are its buffers.
     `styled` are the parameters that the user's plan for `parallelize_module` makes DTensors, with the dim
     that it cuts, None for one that it replicates; `styled_on` the sizes of its axis on which the module runs.
+    `optimizer_by_shape`: the user's optimizer treats parameters by their shapes.
     `without` are the paths of modules that are replaced by the identity.
     """
 
@@ -81,6 +84,8 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     parameters: Parameters
     tied: Mapping[str, str] = {}
     inputs: tuple[str, ...] = ("0",)
+    takes_dict: bool = False
+    fed_dict: bool = False
     modules: Mapping[str, str] = {}
     lines: Mapping[str, str] = {}
     rowwise: bool = True
@@ -95,6 +100,7 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     kept: Mapping[TensorName, Buffer] = {}
     styled: Mapping[TensorName, Annotated[int, msgspec.Meta(ge=0, le=63)] | None] = {}
     styled_on: tuple[int, ...] = ()
+    optimizer_by_shape: bool = False
     without: tuple[str, ...] = ()
     recipe: Recipe | None = None
 

@@ -14,6 +14,7 @@ import torch
 from msgspec import structs
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils import _pytree
 
 from difftest.cases.feature import Arguments, FeatureOptions, typed
 from difftest.cases.options import Feature
@@ -26,21 +27,30 @@ READ = "aten::_local_scalar_dense"
 """torch_xla's counter of numbers that were read on the host."""
 
 
+State: TypeAlias = dict[Any, dict[str, Any]]
+"""What an optimizer keeps, by parameter."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgress:
     """Where a run is.
 
     `forward()` gives the loss of the first part of the step's batch, and `of_rank(rank)` that of the rows
     which one of `ranks` has of it, in a process with the rows of all. A backward pass is of `scale` times
-    the loss.
+    the loss. When the hook has ended buffers are as they were before these passes, or when it called
+    `keep_buffers()`. `optimizer_of(module)` makes such an optimizer over another module's parameters.
+    `first_state` is the state that the optimizer was made with: most have none before they step, Adagrad has.
     """
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
+    optimizer_of: Callable[[nn.Module], torch.optim.Optimizer]
+    first_state: State
     step: int
     steps: int
     forward: Callable[[], Tensor]
     of_rank: Callable[[int], Tensor]
+    keep_buffers: Callable[[], None]
     ranks: int
     scale: float
 
@@ -48,6 +58,25 @@ class TrainingProgress:
     def last(self) -> bool:
         """Whether this is the last step."""
         return self.step == self.steps - 1
+
+    def forget(self) -> None:
+        """Sets parameters to zero, and the optimizer's state to that which it was made with."""
+        with torch.no_grad():
+            for parameter in self.module.parameters():
+                parameter.zero_()
+        self.forget_state()
+
+    def forget_state(self) -> None:
+        """As `forget`, of the optimizer alone."""
+        self.optimizer.state.clear()
+        self.optimizer.state.update(state_of(self.first_state))
+
+
+def state_of(state: State) -> State:
+    """A copy of what an optimizer keeps, by parameter."""
+    return {
+        parameter: _pytree.tree_map_only(Tensor, torch.clone, dict(kept)) for parameter, kept in state.items()
+    }
 
 
 Act: TypeAlias = Callable[[TrainingProgress], None]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 from torch.utils import _python_dispatch as modes
+from torch.utils._pytree import tree_map_only
 
 from difftest.cases.features.autocast import Options
 from workers.training.features import Hooks
@@ -33,19 +34,27 @@ def equal(_options: Options) -> Hooks:
 
 
 def narrowed(around: Callable[[nn.Module], Forward]) -> Hooks:
-    """Puts a forward that computes in bfloat16 in the place of the module's; its output is float32 again."""
+    """Puts a forward that computes in bfloat16 in the place of the module's; outputs are float32 again."""
 
     def place(module: nn.Module) -> nn.Module:
         forward = around(module)
 
         def casting(*inputs: Any) -> Any:  # noqa: ANN401  the module's
-            output = forward(*inputs)
-            return output.float() if output.dtype is NARROW else output
+            return wide_again(forward(*inputs))
 
         module.forward = casting
         return module
 
     return Hooks(place=place)
+
+
+def wide_again(outputs: Any) -> Any:  # noqa: ANN401  the module's
+    """The outputs of a module, in whatever tuples and dicts, with those in bfloat16 in float32."""
+
+    def wide(output: torch.Tensor) -> torch.Tensor:
+        return output.float() if output.dtype is NARROW else output
+
+    return tree_map_only(torch.Tensor, wide, outputs)
 
 
 def simulated(narrow: Hooks) -> Hooks:

@@ -33,7 +33,7 @@ def hooks(options: Options) -> Hooks:
         if progress.step == options.step:
             reload = spmd_checkpoints.reload if _is_on_xla(progress.module) else _reload
             with folder_of_all() as folder, own_errors():
-                reload(progress.module, progress.optimizer, folder, resharded=options.resharded)
+                reload(progress, folder, resharded=options.resharded)
 
     return Hooks(before=before, leaves_device=True)
 
@@ -75,13 +75,11 @@ def folder_of_all() -> Iterator[str]:
         shutil.rmtree(names[0])
 
 
-def _reload(module: nn.Module, optimizer: torch.optim.Optimizer, folder: str, *, resharded: bool) -> None:
+def _reload(progress: TrainingProgress, folder: str, *, resharded: bool) -> None:
+    module, optimizer = progress.module, progress.optimizer
     weights, kept = states.get_state_dict(module, optimizer)
     save({"model": weights, "optimizer": kept}, checkpoint_id=folder)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    optimizer.state.clear()
+    progress.forget()
     weights, kept = states.get_state_dict(module, optimizer)
     targets = {name: _cut_otherwise(tensor) if resharded else tensor for name, tensor in weights.items()}
     load({"model": targets, "optimizer": kept}, checkpoint_id=folder)

@@ -7,9 +7,7 @@ back what the other one saved. Equal to a run that does not save.
 import copy
 import shutil
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -58,13 +56,14 @@ def _move(progress: TrainingProgress, host: nn.Module, options: Options, folder:
     dtype = next(progress.module.parameters()).dtype
     device = next(progress.module.parameters()).device
     other = PLACED[options.layout](host.to(device, torch.float64 if options.wide else dtype))
-    kind: Any = type(progress.optimizer)
-    accepted = signature(kind.__init__).parameters  # AdamW's defaults have one that its class does not take
-    given = {name: value for name, value in progress.optimizer.defaults.items() if name in accepted}
-    optimizer = kind(other.parameters(), **given)
+    optimizer = progress.optimizer_of(other)
     saved(progress.module, progress.optimizer, options.files, first)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
     loaded(other, optimizer, options.files, first)
     saved(other, optimizer, options.files, second)
+    progress.forget()
     loaded(progress.module, progress.optimizer, options.files, second)
 
 
@@ -76,11 +75,7 @@ def saved(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folde
 
 
 def loaded(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:
-    """Reads both into zeros."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    optimizer.state.clear()
+    """Reads both."""
     weights, kept = states.get_state_dict(module, optimizer)
     load(weights, storage_reader=_reader(files, f"{folder}/model"))
     load({"optimizer": kept}, storage_reader=FileSystemReader(f"{folder}/optimizer"))

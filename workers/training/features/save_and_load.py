@@ -17,7 +17,7 @@ def hooks(options: Options) -> Hooks:
 
     def before(progress: TrainingProgress) -> None:
         if progress.step == options.step:
-            _reload(progress.module, progress.optimizer)
+            _reload(progress)
 
     return Hooks(before=before, leaves_device=True)
 
@@ -25,13 +25,11 @@ def hooks(options: Options) -> Hooks:
 equal = nothing
 
 
-def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def _reload(progress: TrainingProgress) -> None:
+    module, optimizer = progress.module, progress.optimizer
     file = io.BytesIO()
     torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, file)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    optimizer.state.clear()
+    progress.forget()
     file.seek(0)
     saved = torch.load(file, weights_only=True)
     module.load_state_dict(saved["model"])

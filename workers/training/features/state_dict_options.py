@@ -49,7 +49,7 @@ def hooks(options: Options) -> Hooks:
 
     def before(progress: TrainingProgress) -> None:
         if progress.step == options.step:
-            _reload(progress.module, progress.optimizer, options.form)
+            _reload(progress, options.form)
 
     return Hooks(before=before, leaves_device=True)
 
@@ -57,7 +57,8 @@ def hooks(options: Options) -> Hooks:
 equal = nothing
 
 
-def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str) -> None:
+def _reload(progress: TrainingProgress, form: str) -> None:
+    module, optimizer = progress.module, progress.optimizer
     if not distributed.is_initialized() or any(one.device.type == "xla" for one in module.parameters()):
         msg = "those who have a state are the ranks of a process group of torch's"
         raise UnsupportedError(msg)
@@ -66,7 +67,7 @@ def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer, form: str
         for parameter in module.parameters():
             if parameter.requires_grad or form != "trained":
                 parameter.zero_()
-    optimizer.state.clear()
+    progress.forget_state()
     if form in BY_HALVES:
         set_model_state_dict(module, weights, options=LOADED[form])
         set_optimizer_state_dict(module, optimizer, kept, options=LOADED[form])

@@ -24,6 +24,7 @@ def hooks(options: Options) -> Hooks:
     def after(progress: TrainingProgress) -> None:
         if not progress.last:
             return
+        progress.keep_buffers()  # `Join` gives all ranks those of the rank that was the last to have a batch
         own = distributed.get_rank() in having(options, progress.ranks)
         with join.Join(_joinable(progress), divide_by_initial_world_size=not options.shrinking):
             for _ in range(options.batches if own else 0):
