@@ -88,6 +88,12 @@ def listed(**fields: object) -> Case:
     return replace(learned(**fields), path="listed_collectives")
 
 
+def greatest_of_replicas() -> Case:
+    """The greatest of two replicas, each with one shard, between two layers."""
+    case = learned(("dp_replicate", 2), ("dp_shard", 1), operation="all_reduce", reduction="max")
+    return replace(case, path="listed_collectives")
+
+
 def strided(operation: str) -> Case:
     """A collective of tensors with strides, and a layer behind it."""
     first = Collective(operation=operation, width=4, mesh=(2,), memory="strided")  # type: ignore[arg-type]
@@ -226,6 +232,16 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
             "with strides for one without",
         ),
         (
+            wrong("torch_fsdp1", "replicas"),
+            greatest_of_replicas(),
+            "",
+            "`HYBRID_SHARD` over one shard",
+        ),
+        *[
+            (shown, strided("broadcast"), "collective.memory=strided", "with strides for one without")
+            for shown in (wrong("torch_fsdp", "loss", Stage.FORWARD), infinite("torch_ddp"))
+        ],
+        (
             failed("torch_ddp", "ProcessGroupGloo::scatter: invalid tensor size at index 1"),
             listed(operation="all_to_all", form="list", parts="uneven", width=6),
             "",
@@ -266,7 +282,8 @@ def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option:
     [
         # Several shards, another operation, even parts, another collective, no axis `tp`
         (wrong("torch_fsdp1", nature=COUNTED), a_case(mesh=GROUPS), ""),
-        (infinite("torch_ddp"), strided("broadcast"), "collective.memory=strided"),
+        (infinite("torch_ddp"), strided("all_gather"), "collective.memory=strided"),
+        (wrong("torch_fsdp1", "replicas"), listed(operation="all_reduce", reduction="max"), ""),
         (
             failed("torch_ddp", "ProcessGroupGloo::scatter: invalid tensor size at index 1"),
             listed(operation="all_to_all", form="list"),

@@ -35,6 +35,8 @@ from workers.references import (
     passes,
     schedules,
 )
+from workers.references.layers import Context, softmax
+from workers.references.operators.arithmetic import div
 from workers.references.optimizers import Optimizer
 from workers.references.passes import Passes
 
@@ -275,3 +277,38 @@ def _fractions(values: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
         values
     )
     return exact
+
+
+def test_the_greatest_score_of_a_softmax_has_no_derivative() -> None:
+    jax = pytest.importorskip("jax")
+    context = Context(numpy=jax.numpy, erf=None, weights={}, extras={}, path="")
+    for seed in range(8):
+        scores, values = jax.numpy.asarray(np.random.default_rng(seed).normal(size=(2, 64)))
+        greatest = scores.max()
+
+        def shares(scores: Any, greatest: Any = greatest) -> Any:  # noqa: ANN401
+            powers = jax.numpy.exp(scores - greatest)
+            return powers / powers.sum(-1, keepdims=True)
+
+        gradients = [
+            jax.grad(lambda scores, of=of, values=values: of(scores) @ values)(scores)
+            for of in (shares, lambda scores: softmax(scores, context))
+        ]
+        assert np.array_equal(*gradients), seed
+
+
+@pytest.mark.parametrize(
+    ("x", "other", "quotient"),
+    [
+        (np.inf, 1.0, np.nan),
+        (-np.inf, 2.5, np.nan),
+        (np.inf, 0.0, np.inf),
+        (1.0, -np.inf, -1.0),
+        (-7.0, 2.0, -4.0),
+    ],
+)
+def test_floor_division_of_infinities_is_pythons(x: float, other: float, quotient: float) -> None:
+    with np.errstate(all="ignore"):
+        divided = div(np, np.array([x]), np.array([other]), rounding_mode="floor")
+        assert np.array_equal(divided, [quotient], equal_nan=True)
+        assert np.array_equal(np.floor_divide(x, other), quotient, equal_nan=True)
