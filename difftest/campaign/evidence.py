@@ -48,12 +48,13 @@ def placed_by_what_ran(campaign: Campaign, result: CaseResult, divergence: Diver
     return TwoByTwo(single=None, other=other, other_single=None)
 
 
-def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> dict[str, str]:
+def deciding_options(campaign: Campaign, result: CaseResult, divergence: Divergence) -> dict[str, str]:
     """What decides: without one of these options, or of the framework's mechanisms, the run is right.
 
     A case may take several usual forms. Where it shows the fault without all of them, none is tried alone.
     Mechanisms are tried for wrong numbers alone.
     """
+    case = result.case
     options, forms = dict(resets(case)), dict(form_resets(case))
     if len(forms) > 1:
         plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
@@ -62,7 +63,7 @@ def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> 
     wrong_numbers = divergence.symptom is Symptom.MISMATCH
     mechanisms = campaign.mechanisms.get(divergence.backend, {}) if wrong_numbers else {}
     runs = [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()]
-    runs += [partial(_without, campaign, case, divergence, less) for less in mechanisms.values()]
+    runs += [partial(_numbers_differ, campaign, result, divergence, less) for less in mechanisms.values()]
     diverges = in_parallel(campaign, runs)
     deciding = [name for name, wrong in zip((*options, *mechanisms), diverges, strict=True) if wrong is False]
     return {DECIDED_BY: ", ".join(deciding)} if deciding else {}
@@ -134,11 +135,19 @@ def _diverges(
     return same(comparison, divergence)
 
 
-def _without(
-    campaign: Campaign, case: Case, divergence: Divergence, environment: Mapping[str, str]
+def _numbers_differ(
+    campaign: Campaign, result: CaseResult, divergence: Divergence, environment: Mapping[str, str]
 ) -> bool | None:
-    """Whether the case shows the same fault with further environment variables; None if undecidable."""
-    return _same_fault(rerun_or_none(campaign, case, divergence.backend, divergence, environment), divergence)
+    """Whether the case shows the same wrong numbers with further environment variables; None if undecidable.
+
+    What the first run showed beside them, such as an operator on the host, may stay.
+    """
+    comparison = rerun_or_none(campaign, result.case, divergence.backend, divergence, environment)
+    beside = {
+        shown.check for shown in result.comparisons[divergence.backend].divergences if shown.ratio is None
+    }
+    left = {shown.check for shown in comparison.divergences} if comparison and comparison.decides else set()
+    return False if left and left <= beside - {divergence.check} else _same_fault(comparison, divergence)
 
 
 def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool | None:

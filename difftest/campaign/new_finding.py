@@ -49,7 +49,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     if lethal := _lethal_kind(campaign, result, divergence):
         words[evidence.SET_ASIDE] = lethal
     elif stable[0] and not campaign.explanation(divergence, case):  # a lethal case's variants may be lethal
-        words |= deciding_options(campaign, case, divergence)
+        words |= deciding_options(campaign, result, divergence)
     words |= later_checks(result, divergence) | siblings(campaign, result, divergence)
     unexplained = stable[0] and (is_twin(case) or not campaign.explanation(divergence, case))
     differing = references.differ(campaign, case, divergence) if unexplained else {}

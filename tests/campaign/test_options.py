@@ -1,5 +1,6 @@
 """The options of a case: changed options, the option that decides a finding, and how often they are drawn."""
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
+from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.new_finding import REPEATS
@@ -17,6 +18,7 @@ from difftest.cases.case import Case, Data
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, field_resets
 from difftest.cases.resets import option_resets
 from difftest.ground.errors import UsageError
+from difftest.judge.events import Events, HostOperator
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
@@ -144,6 +146,31 @@ def test_a_finding_names_the_mechanism_of_the_framework_that_decides_it(tmp_path
     mechanisms = {"runtime.cached_graphs": {"CACHE": "0"}, "runtime.threads": {"THREADS": "1"}}
     finding = finding_of(tmp_path, Caching(), a_case(), mechanisms=mechanisms)
     assert finding.evidence["decided_by"] == "runtime.cached_graphs"
+
+
+def test_what_is_on_the_host_beside_wrong_numbers_may_stay_without_the_mechanism(tmp_path: Path) -> None:
+    class OnHost(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            if backend == ORACLE:
+                return oracle(case)
+            spoil = wrong_at(Stage.UPDATE, "0.weight") if "CACHE" not in options else None
+            events = Events(device="xla", host_operators={"addmm": HostOperator(1)})
+            return dataclasses.replace(candidate(case, spoil), events=events)
+
+    case, mechanisms = a_case(), {"runtime.cached_graphs": {"CACHE": "0"}}
+    corpus = Corpus(tmp_path)
+    corpus.prepare()
+    machine = OnHost()
+    campaign = Campaign(
+        name="one",
+        backends={"xla": machine},
+        execute=machine.execute,
+        corpus=corpus,
+        mechanisms={"xla": mechanisms},
+    )
+    list(run(campaign, [(0, case)]))
+    decided = {one.divergence.check: one.evidence.get("decided_by") for one in corpus.findings()}
+    assert decided["parameters"] == "runtime.cached_graphs"
 
 
 def test_of_an_explained_fault_no_option_is_reset(tmp_path: Path) -> None:
