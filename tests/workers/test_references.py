@@ -35,7 +35,7 @@ from workers.references import (
     passes,
     schedules,
 )
-from workers.references.layers import Context, softmax
+from workers.references.layers import Context, logistic, softmax
 from workers.references.operators.arithmetic import div
 from workers.references.optimizers import Optimizer
 from workers.references.passes import Passes
@@ -312,3 +312,12 @@ def test_floor_division_of_infinities_is_pythons(x: float, other: float, quotien
         divided = div(np, np.array([x]), np.array([other]), rounding_mode="floor")
         assert np.array_equal(divided, [quotient], equal_nan=True)
         assert np.array_equal(np.floor_divide(x, other), quotient, equal_nan=True)
+
+
+@pytest.mark.parametrize("x", [0.0, -0.0, 1.0, -1.0, 700.0, -700.0, 1e300, -1e300])
+def test_the_derivative_of_a_sigmoid_is_that_of_its_formula_everywhere(x: float) -> None:
+    jax = pytest.importorskip("jax")
+    value, derivative = jax.value_and_grad(lambda x: logistic(jax.numpy, x))(x)
+    share = 1 / (1 + np.exp(-min(abs(x), 80.0)))
+    assert value == pytest.approx(share if x >= 0 else 1 - share, abs=1e-7)
+    assert derivative == pytest.approx(share * (1 - share), abs=1e-7)

@@ -103,10 +103,15 @@ def _from_greatest(scores: Array, context: Context) -> Array:
 
 
 def sigmoid(values: Array, context: Context) -> Array:
-    """`1 / (1 + exp(-x))`, by powers that do not overflow."""
-    np = context.numpy
-    power = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1.0, power) / (1 + power)
+    """`1 / (1 + exp(-x))`."""
+    return logistic(context.numpy, values)
+
+
+def logistic(arrays: Array, x: Array) -> Array:
+    """The same by powers that do not overflow, of which one has its derivative at 0 too."""
+    positive = x >= 0
+    power = arrays.exp(arrays.where(positive, -x, x))
+    return arrays.where(positive, 1.0, power) / (1 + power)
 
 
 def normalized(values: Array, axes: tuple[int, ...], context: Context) -> Array:

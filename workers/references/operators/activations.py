@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from workers.references.layers import Array, constant
+from workers.references.layers import Array, constant, logistic
 from workers.references.operators import Formula
 from workers.references.operators.special import erf, log1p, magnitude, tanh
 
@@ -54,7 +54,7 @@ def mish(np: Array, x: Array, inplace: bool = False) -> Array:
 def glu(np: Array, x: Array, dim: int = -1) -> Array:
     """The first half times the sigmoid of the second."""
     one, two = np.split(x, 2, axis=dim)
-    return one / (1 + np.exp(-two))
+    return one * logistic(np, two)
 
 
 def prelu(np: Array, x: Array, weight: Array) -> Array:

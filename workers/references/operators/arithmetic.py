@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from workers.references.layers import Array, constant
+from workers.references.layers import Array, constant, logistic
 from workers.references.operators import Formula
 from workers.references.operators.special import erf, log1p
 
@@ -51,9 +51,9 @@ def addcdiv(_np: Array, x: Array, one: Array, two: Array, *, value: float = 1) -
 
 
 def clamp(np: Array, x: Array, min: Array = None, max: Array = None) -> Array:
-    """Not below `min`, and not above `max`."""
-    raised = x if min is None else np.where(x < min, min, x)
-    return raised if max is None else np.where(raised > max, max, raised)
+    """Not below `min`, and not above `max`; a bound that is no number gives none."""
+    raised = x if min is None else np.where((x < min) | np.isnan(min), min, x)
+    return raised if max is None else np.where((raised > max) | np.isnan(max), max, raised)
 
 
 def xlogy(np: Array, x: Array, y: Array) -> Array:
@@ -102,7 +102,7 @@ FORMULAS: Mapping[str, Formula] = {
     "round": lambda np, x: np.round(x),
     "rsqrt": lambda np, x: 1 / np.sqrt(x),
     "rsub": rsub,
-    "sigmoid": lambda np, x: 1 / (1 + np.exp(-x)),
+    "sigmoid": logistic,
     "special.ndtr": lambda np, x: (1 + erf(np, x / math.sqrt(2))) / 2,
     "special.xlog1py": xlog1py,
     "sub": sub,
