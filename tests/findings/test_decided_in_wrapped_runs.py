@@ -65,12 +65,13 @@ def in_parts(mesh: Mesh, placed: Placements, name: str, **options: FeatureOption
     return replace(case, features=(Feature(name=name, options=options),))
 
 
-def wrapped_apart() -> Case:
-    """An embedding and the layer that has its weight."""
+def wrapped_apart(*further: tuple[str, int]) -> Case:
+    """An embedding and the layer that has its weight; over `further` axes of the mesh nothing is cut."""
     layers = (Embedding(vocabulary=6, width=4), Linear(inputs=4, outputs=6, tied=True))
     training = Training(steps=1, loss="cross_entropy")
     model = Model(layers=layers, sequence=2)
-    case = a_sharded_case(SHARD, (S0,), {"": (S0,)}, model=model, training=training)
+    placed: Placements = (S0, *(R for _ in further))
+    case = a_sharded_case(Mesh((*SHARD.axes, *further)), placed, {"": placed}, model=model, training=training)
     return replace(case, sharding=Sharding(wrapped="ties"))
 
 
@@ -119,3 +120,9 @@ def test_a_fault_of_these_paths_is_known_once_the_evidence_names_its_option(
     backend, case, option = CASES[name]
     (fault,) = (one for one in known() if one.name == name)
     assert_known_by_its_option(case, (backend,), Ledger(entries=entries(fault)), option, tmp_path)
+
+
+def test_a_broken_tie_is_known_over_tensor_parallelism_too(tmp_path: Path) -> None:
+    (fault,) = (one for one in known() if one.name == "tie_broken_by_fully_shard")
+    case, option = wrapped_apart(("tp", 2)), "sharding.wrapped=ties"
+    assert_known_by_its_option(case, ("torch_tp",), Ledger(entries=entries(fault)), option, tmp_path)

@@ -14,7 +14,7 @@ from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
 from difftest.cases.options import Feature, FeatureOption, Spelling
 from difftest.cases.pipelining import SINGLE, Pipeline, Schedule
-from difftest.cases.wrapping import Sharding
+from difftest.cases.wrapping import LossForm, Regions, Sharding
 from difftest.findings.ledger import read_ledger
 from difftest.judge.damage import COUNTED, NEGATED, ZERO
 from difftest.judge.divergence import Divergence
@@ -31,6 +31,7 @@ PLAIN = Linear(inputs=4, outputs=4)
 SIZES = "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1"
 METADATA = "Attribute '_input_metadata' is invalid for this instance of _C._FunctionBase. Accessing this"
 TIES = "sharding.wrapped=ties"
+SHARED = "Parameter '1.weight' is shared with a parameter already managed by another FSDP group. For"
 MAPPED = "spelling.local_map=True"
 ZERO_BUBBLE = "pipeline.schedule=InterleavedZeroBubble"
 OUTSIDE = "Global rank 0 is not part of group <torch.distributed.distributed_c10d.ProcessGroup object>"
@@ -47,6 +48,7 @@ ADAFACTOR = featured("optimizer", kind="adafactor", form="loop", rate=2.0**-7)
 ADAGRAD = featured("optimizer", kind="adagrad", form="loop", rate=2.0**-7)
 EACH = featured("forwards_first", (("dp", 2),), backward="each")
 WRAPPED_APART = a_case(TIED, mesh=SHARD, sequence=2, sharding=Sharding(wrapped="ties"))
+WRAPPED_OVER_TP = a_case(TIED, mesh=(*SHARD, ("tp", 2)), sequence=2, sharding=Sharding(wrapped="ties"))
 SENT = featured("state_dict_options", step=1, form="sent")
 IGNORED = a_case(mesh=SHARD, sharding=Sharding(ignored="0.bias"), training=Training(clip_norm=1.0))
 
@@ -122,6 +124,13 @@ def halves(outputs: int) -> Feature:
     return Feature(name="own_function", options={"outputs": outputs})
 
 
+def of_classes(outputs: int, loss: LossForm = "log_softmax") -> Case:
+    """A loss of classes that four ranks share."""
+    case = a_case((Linear(inputs=4, outputs=outputs, bias=False),), mesh=(("tp", 4),), batch=(R,))
+    cut = replace(case.layout, parameters={"0.weight": (S0,)})
+    return replace(case, path="regions", layout=cut, regions=Regions(loss=loss))
+
+
 def wrong(
     backend: str,
     check: str = "gradients",
@@ -162,6 +171,12 @@ def failed(
     return replace(shown, symptom=Symptom.EXCEPTION, cause="a cause", facts=facts)
 
 
+def hung(backend: str, stage: Stage = Stage.FORWARD) -> Divergence:
+    """A run that made no progress any more."""
+    shown = failed(backend, "not finished after 60 s without progress", "deadline", stage)
+    return replace(shown, symptom=Symptom.HANG)
+
+
 def known_as(shown: Divergence, case: Case, option: str) -> str:
     """The name of the known fault, or nothing."""
     evidence = {DECIDED_BY: option} if option else {}
@@ -177,6 +192,10 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
         (updated("tpu_dtensor"), ADAFACTOR, "feature.optimizer", "Adafactor"),
         (wrong("torch_fsdp"), WRAPPED_APART, TIES, "breaks the tie"),
         (wrong("torch_compile_fsdp"), WRAPPED_APART, TIES, "breaks the tie"),
+        (wrong("torch_tp"), WRAPPED_OVER_TP, TIES, "breaks the tie"),
+        (failed("torch_tp", SHARED, "ValueError"), WRAPPED_OVER_TP, "", "breaks the tie"),
+        (hung("torch_tp"), of_classes(5), "", "none of the classes"),
+        (hung("torch_dtensor"), of_classes(3), "", "none of the classes"),
         (wrong("torch_ddp"), EACH, "feature.forwards_first", "two backward passes are not reduced"),
         (wrong("torch_ddp", "replicas"), EACH, "feature.forwards_first", "second of two backward passes"),
         (wrong("torch_dtensor", "loss", Stage.FORWARD), leaving(local_map=True), MAPPED, "`local_map`"),
@@ -309,6 +328,13 @@ def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option:
         (updated("torch_fsdp"), WRAPPED_APART, TIES),
         (wrong("torch_ddp"), WRAPPED_APART, TIES),
         (wrong("torch_fsdp"), a_case(TIED[:1], sharding=Sharding(wrapped="ties"), sequence=2), TIES),
+        (wrong("torch_tp"), WRAPPED_OVER_TP, ""),
+        (updated("torch_tp"), WRAPPED_OVER_TP, TIES),
+        (failed("torch_tp", SHARED, "ValueError"), replace(WRAPPED_OVER_TP, sharding=Sharding()), ""),
+        # Classes: a rank has every share of them, another form of the loss, a later stage
+        (hung("torch_tp"), of_classes(7), ""),
+        (hung("torch_tp"), of_classes(5, "nll_loss"), ""),
+        (hung("torch_tp", Stage.BACKWARD), of_classes(5), ""),
         (wrong("torch_ddp", "loss", Stage.FORWARD), EACH, "feature.forwards_first"),
         # local_map: even pieces, and activations that leave in another way
         (wrong("torch_dtensor", "loss", Stage.FORWARD), leaving(4, local_map=True), MAPPED),
