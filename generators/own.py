@@ -45,6 +45,9 @@ AXES = (
 )
 """The axes of the meshes for which a plan is asked."""
 
+MOST_DRAWS = 1000
+"""How often a case is drawn anew that the module or its optimizer cannot run; most can."""
+
 ROWS_OF_A_BATCH = 2
 """The least of a batch of a rank's own, and what their number is a multiple of: statistics need several."""
 
@@ -105,14 +108,17 @@ def case_at(
     Successive cases cover the `wanted` paths, by default the default ones that take any model. The further
     inputs of a case differ in the seed alone.
 
-    `UsageError` for a path that takes generated models only.
+    `UsageError` for a path that takes generated models only, or that draws nothing which this model can do.
     """
     at = number if isinstance(number, CaseNumber) else CaseNumber.of(number)
     names = chosen(description, wanted)
     path = names[at.index % len(names)]
     decode = _decoder(msgspec.json.encode(description), path, max_world_size)
-    tried = (decode(case_bytes(seed, at.index, 0, attempt)) for attempt in itertools.count())
-    case = next(drawn for drawn in tried if drawn)[0]
+    tried = (decode(case_bytes(seed, at.index, 0, attempt)) for attempt in range(MOST_DRAWS))
+    case = next((drawn[0] for drawn in tried if drawn), None)
+    if case is None:
+        msg = f"path {path}: none of {MOST_DRAWS} cases is one that {description.layer.source} can run"
+        raise UsageError(msg)
     return msgspec.structs.replace(case, seed=case_seed(seed, at.recorded))
 
 

@@ -400,3 +400,12 @@ def test_cases_of_a_changed_source_are_left_out_of_a_night(
 
 def test_the_front_page_shows_the_documented_model() -> None:
     assert documented() in FRONT.read_text()
+
+
+def test_a_path_that_draws_nothing_that_the_model_can_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "_can_run", lambda *_: False)
+    monkeypatch.setattr(own, "MOST_DRAWS", 5)
+    with pytest.raises(UsageError, match=r"path states: none of 5 cases .* model\.py:build can run"):
+        own.case_at(own_description(tmp_path), 0, 0, wanted=("states",), max_world_size=2)
