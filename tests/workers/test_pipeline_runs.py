@@ -137,13 +137,17 @@ def test_frozen_layers_that_are_split_are_trained_which_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "check"),
-    [("LoopedBFS", "loss"), ("Interleaved1F1B", "loss"), ("InterleavedZeroBubble", "gradients")],
+    ("schedule", "checks"),
+    [
+        ("LoopedBFS", {"loss"}),
+        ("Interleaved1F1B", {"loss"}),
+        ("InterleavedZeroBubble", {"gradients", "finite"}),  # of memory that may hold anything
+    ],
 )
-def test_what_fewer_microbatches_than_ranks_make_wrong_is_known(schedule: str, check: str) -> None:
+def test_what_fewer_microbatches_than_ranks_make_wrong_is_known(schedule: str, checks: set[str]) -> None:
     case = piped(schedule=schedule, cuts=FOUR, microbatches=1)
     first = divergences_of(case)[0]
-    assert first.check == check
+    assert first.check in checks
     assert read_ledger().entry(first, case, utc_today())
 
 
