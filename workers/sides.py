@@ -70,8 +70,9 @@ XLA = Profile(variants=(AGAIN, Variant(name="effort", of=flags.of_other_effort))
 """Machine code that is optimised, and that is not, are both legal."""
 
 TORCH_XLA = replace(XLA, mechanisms={"runtime.cached_graphs": {"XLA_COMPILATION_CACHE_SIZE": "0"}})
-"""torch_xla runs what it compiled for one graph for all others with the same hash, on which shapes have a say
-and which of several inputs goes where has none.
+"""torch_xla keeps compiled graphs by a hash of the inputs' shapes, which does not say what input goes where.
+
+So one graph may run the code of another (pytorch/xla#8353).
 """
 
 DEFINITION = "definition"

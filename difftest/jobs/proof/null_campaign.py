@@ -130,7 +130,7 @@ class NullCampaign:
     def _decided(self, case: Case, rows: Iterable[CorrectRun]) -> Mapping[str, Mapping[str, str]]:
         """By backend with a false finding, the evidence that a campaign gathers for the ledger's entries.
 
-        These are the options that an entry names, and without which the case agrees, and the mechanisms.
+        These are the options and mechanisms that an entry names, and without which the case agrees.
         """
         return {
             row.backend: {DECIDED_BY: ", ".join(self._deciding(case, row.backend))}
@@ -142,7 +142,9 @@ class NullCampaign:
         named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
         without = [name for name, reset in resets(case) if name in named and self._agrees(reset, backend)]
         mechanisms = self.backends[backend].PROFILE.mechanisms.items()
-        return without + [name for name, less in mechanisms if self._agrees(case, backend, less)]
+        return without + [
+            name for name, less in mechanisms if name in named and self._agrees(case, backend, less)
+        ]
 
     def _agrees(self, case: Case, backend: str, environment: Mapping[str, str] = NOTHING) -> bool:
         truth, outcome = self.execute(case, ORACLE, {}), self.execute(case, backend, environment)

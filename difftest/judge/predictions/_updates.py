@@ -31,7 +31,7 @@ def gradients(run: MeasuredRun, last: int) -> Gradients | None:
 
 
 def updated(run: MeasuredRun, name: str, gradients: Sequence[Floats]) -> Floats:
-    """The parameter after updates with the gradients `gradients` to the optimizer, one a step."""
+    """The parameter after updates with these gradients, one a step."""
     training = run.case.training
     kind, rate = training.optimizer, training.learning_rate
     value = np.array(numbers.weights(run.case)[name])
