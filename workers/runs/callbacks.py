@@ -13,7 +13,7 @@ def hugging_face(**options: Any) -> Any:  # noqa: ANN401  a TrainerCallback
     """A callback for `transformers.Trainer(callbacks=[...])`."""
     from transformers import TrainerCallback
 
-    class Recording(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
+    class TrainerRecording(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
         """Records from the beginning of the training on, a step for each update."""
 
         recorder: Recorder | None = None
@@ -32,14 +32,14 @@ def hugging_face(**options: Any) -> Any:  # noqa: ANN401  a TrainerCallback
             if self.recorder:
                 self.recorder.close()
 
-    return Recording()
+    return TrainerRecording()
 
 
 def lightning(**options: Any) -> Any:  # noqa: ANN401  a Callback
     """A callback for `lightning.Trainer(callbacks=[...])`."""
     from lightning import Callback
 
-    class Recording(Callback):  # type: ignore[misc]
+    class LightningRecording(Callback):  # type: ignore[misc]
         """Records from the first batch on, a step for each update."""
 
         recorder: Recorder | None = None
@@ -60,7 +60,7 @@ def lightning(**options: Any) -> Any:  # noqa: ANN401  a Callback
             if self.recorder:
                 self.recorder.close()
 
-    return Recording()
+    return LightningRecording()
 
 
 def torchtitan(trainer: Any, **options: Any) -> Recorder:  # noqa: ANN401  a torchtitan.trainer.Trainer

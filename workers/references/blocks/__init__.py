@@ -7,7 +7,7 @@ from difftest.ground import plugins
 from workers.references.layers import Array, Context
 
 
-class Definition(Protocol):
+class BlockDefinition(Protocol):
     """What a file in this folder offers."""
 
     def computed(self, arguments: Mapping[str, Any], inputs: Array, context: Context) -> Array:
@@ -19,6 +19,6 @@ def names() -> tuple[str, ...]:
     return plugins.names(__name__)
 
 
-def load(name: str) -> Definition:
+def load(name: str) -> BlockDefinition:
     """The definition of the block called `name`; `UsageError` when there is none."""
-    return cast("Definition", plugins.load(__name__, name))
+    return cast("BlockDefinition", plugins.load(__name__, name))

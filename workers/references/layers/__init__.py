@@ -40,7 +40,7 @@ class Context:
         return replace(self, path=path)
 
 
-class Definition(Protocol):
+class LayerDefinition(Protocol):
     """What a file in this folder offers."""
 
     def lacks(self, layer: Any) -> str:  # noqa: ANN401  a layer of its kind
@@ -67,8 +67,8 @@ def computed(layer: Layer, inputs: Array, context: Context) -> Array:
     return _load(layer).computed(layer, inputs, context)
 
 
-def _load(layer: Layer) -> Definition:
-    return cast("Definition", plugins.load(__name__, layer.kind))
+def _load(layer: Layer) -> LayerDefinition:
+    return cast("LayerDefinition", plugins.load(__name__, layer.kind))
 
 
 def projected(inputs: Array, weight: Array, bias: Array | None = None) -> Array:

@@ -21,7 +21,7 @@ WITHOUT_EFFECT = frozenset({"foreach", "fused", "capturable", "differentiable"})
 """Options of torch that choose an implementation."""
 
 
-class Definition(Protocol):
+class OptimizerDefinition(Protocol):
     """What a file in this folder offers."""
 
     @property
@@ -37,9 +37,9 @@ def names() -> tuple[str, ...]:
     return plugins.names(__name__)
 
 
-def load(name: str) -> Definition:
+def load(name: str) -> OptimizerDefinition:
     """The definition of the optimizer called `name`; `UsageError` when there is none."""
-    return cast("Definition", plugins.load(__name__, name))
+    return cast("OptimizerDefinition", plugins.load(__name__, name))
 
 
 class Optimizer:
