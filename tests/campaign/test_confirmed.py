@@ -10,7 +10,7 @@ from samples import NOISE, Floats, Key, a_case, candidate, oracle
 from difftest.campaign.campaign import ORACLE, TRIES, Campaign
 from difftest.campaign.case_run import run_group
 from difftest.campaign.confirmation import CLEARLY, FAR_BEYOND_NOISE, STEPS
-from difftest.cases.case import Case, DType
+from difftest.cases.case import Case, DType, Training
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES_VARIABLE, THRESHOLD
 from difftest.judge.outcome import Outcome
@@ -27,14 +27,18 @@ class Backend:
         return None
 
 
-def verdict_and_samples(
+def verdict_and_samples(  # noqa: PLR0913  the last ones have a default
     folder: Path,
     error: float,
     explanation: str,
     dtype: DType = "float32",
+    *,
     noise_in_doubt: Mapping[int, float] = {},
+    growth: float = 1.0,
 ) -> tuple[str, list[int]]:
     """The verdict on a run that is `error` times the noise off, and the samples that the oracle had then.
+
+    The error is `growth` times as large in each step as in the one before.
 
     `noise_in_doubt` is the noise that so many samples and more give, in units of the usual one; by default it
     turns out to be as large as the error. The made-up loss of a case in float16 is of a wrong dtype.
@@ -42,8 +46,8 @@ def verdict_and_samples(
     samples = list[int]()
     levels = noise_in_doubt or {0: error}
 
-    def off(_step: int, _key: Key, value: Floats) -> Floats:
-        return np.asarray(value + error * NOISE * np.sqrt(np.mean(value**2)))
+    def off(step: int, _key: Key, value: Floats) -> Floats:
+        return np.asarray(value + error * growth**step * NOISE * np.sqrt(np.mean(value**2)))
 
     def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         if backend != ORACLE:
@@ -64,7 +68,8 @@ def verdict_and_samples(
         corpus=Corpus(folder),
         explanation=lambda *_: explanation,
     )
-    (result,) = run_group(campaign, [(0, a_case(dtype=dtype))])
+    case = a_case(dtype=dtype, training=Training(steps=2))
+    (result,) = run_group(campaign, [(0, case)])
     return result.comparisons["spmd"].verdict, samples
 
 
@@ -97,6 +102,12 @@ def test_a_comparison_near_the_threshold_gets_more_samples(tmp_path: Path) -> No
 
 def test_a_known_fault_far_beyond_the_noise_is_not_confirmed_again(tmp_path: Path) -> None:
     assert verdict_and_samples(tmp_path, 10 * FAR_BEYOND_NOISE, "an entry of the ledger") == ("diverge", [])
+
+
+def test_a_known_fault_that_grows_far_beyond_the_noise_is_not_confirmed_again(tmp_path: Path) -> None:
+    entry, near = "an entry of the ledger", 2 * THRESHOLD
+    assert verdict_and_samples(tmp_path, near, entry, growth=FAR_BEYOND_NOISE) == ("diverge", [])
+    assert verdict_and_samples(tmp_path, near, "", growth=FAR_BEYOND_NOISE)[1] == [*STEPS[1:]]
 
 
 def test_a_known_fault_near_the_noise_must_persist_too(tmp_path: Path) -> None:
