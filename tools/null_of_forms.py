@@ -22,7 +22,6 @@ from typing import Any
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, refused
 from difftest.campaign.case_run import CaseResult
-from difftest.campaign.confirmation import with_samples
 from difftest.campaign.recording import observation
 from difftest.cases.case import Case
 from difftest.cases.parts import FEATURES, OPTIONS, parts
@@ -40,9 +39,6 @@ from workers.isolate import sandbox
 PATHS = ("wrappers", "regions", "pipelines", "experts", "states", "shards", "replicated", "context_parallel")
 PATHS += ("learned_collectives", "listed_collectives", "collective_layouts", "several_meshes", "data_tensor")
 
-SAMPLES = 4
-"""How many simulated runs the oracle has at first: with fewer than in a campaign more differs, not less."""
-
 VARY_EVERY = 4
 
 MOST_TRIES = 2
@@ -57,10 +53,9 @@ class Runs:
     made: dict[str, BackendRun] = field(default_factory=dict)
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        """One run; the oracle's has few samples where `options` do not say how many."""
-        few = with_samples(SAMPLES) if backend == ORACLE and not options else options
+        """One run."""
         started, clock = utc_now().isoformat(), time.monotonic()
-        outcome = self.campaign.execute(case, backend, few)
+        outcome = self.campaign.execute(case, backend, options)
         if not options and not refused(outcome):
             seconds = time.monotonic() - clock
             run = BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)

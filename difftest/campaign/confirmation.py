@@ -1,9 +1,8 @@
 """When a mismatch is believed: it persists beside an oracle that knows its rounding noise better.
 
 Few samples of simulated rounding may miss what makes a correct run differ, such as an update whose sign
-depends on rounding. The oracle then runs with twice as many, which mostly makes clear that the run agrees, or
-shows a known fault; else with `SAMPLES_WHEN_IN_DOUBT`. A mismatch that nothing explains is never believed
-before.
+depends on rounding. The oracle then runs with 16, which mostly makes clear that the run agrees, or shows a
+known fault; else with `SAMPLES_WHEN_IN_DOUBT`. A mismatch that nothing explains is never believed before.
 """
 
 from collections.abc import Callable
@@ -13,10 +12,10 @@ from difftest.campaign.campaign import ORACLE, Campaign, run_backend
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import Comparison
-from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT, THRESHOLD
+from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT, THRESHOLD
 from difftest.judge.outcome import Outcome
 
-STEPS = (2 * SAMPLES, SAMPLES_WHEN_IN_DOUBT)
+STEPS = (16, SAMPLES_WHEN_IN_DOUBT)
 """The numbers of samples, one after another."""
 
 CLEARLY = 3.0

@@ -166,11 +166,11 @@ VARIABLES = (
     ),
     Variable(
         name="DIFFTEST_SAMPLES",
-        default="8",
+        default="4",
         values="a number of runs, 1 or more",
         meaning=(
             "How many times the oracle repeats a case with simulated rounding to measure the "
-            "noise floor. A run with more than 8 gets a deadline that is longer by the same "
+            "noise floor. A run with more gets a deadline that is longer by the same "
             "factor."
         ),
         set_by="difftest",

@@ -23,11 +23,12 @@ from difftest.judge.outcome import Array, Sharded, Tensors, Trace
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-SAMPLES = 8
-"""How many runs with simulated rounding an oracle's floor is made of."""
+SAMPLES = 4
+"""How many runs with simulated rounding an oracle's floor is made of.
 
-SAMPLES_OF_A_PROGRAM = 4
-"""The number for a program, of which there are many; each is believed after as many as any other case."""
+For 99 % of the elements of programs these floors are 0.71 to 1.34 times those of 64 runs, and with eight runs
+0.78 to 1.23 times. A mismatch is believed after many more.
+"""
 
 SAMPLES_WHEN_IN_DOUBT = 128
 """The number before a mismatch is believed: few samples may miss an update whose sign depends on rounding."""
@@ -35,8 +36,8 @@ SAMPLES_WHEN_IN_DOUBT = 128
 SAMPLES_VARIABLE = "DIFFTEST_SAMPLES"
 """The environment variable of the oracle's process that sets the number of samples."""
 
-SHARED_WEIGHT = 4.0
-"""The weight of the tensor-wide floor, in samples: few samples can miss an element's own noise."""
+OWN_WEIGHT, SHARED_WEIGHT = 8.0, 4.0
+"""The weights of an element's own noise and of the tensor's: few samples can miss an element's own."""
 
 SHARED_MOST = 64.0
 """The most that a tensor of very different magnitudes adds to an element's noise, in its own deviations."""
@@ -234,7 +235,7 @@ def floor(deviation: Floats, *, wide: bool = False) -> Floats:
     if wide:
         shared = np.where(square > 0.0, np.minimum(shared, SHARED_MOST**2 * square), shared)
     with np.errstate(over="ignore"):
-        floors = unit * np.sqrt((SAMPLES * square + SHARED_WEIGHT * shared) / (SAMPLES + SHARED_WEIGHT))
+        floors = unit * np.sqrt((OWN_WEIGHT * square + SHARED_WEIGHT * shared) / (OWN_WEIGHT + SHARED_WEIGHT))
     return np.asarray(np.where(decided, floors, np.inf))
 
 

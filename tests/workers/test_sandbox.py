@@ -272,10 +272,10 @@ def test_the_oracle_measures_its_noise() -> None:
 
 
 def test_the_deadline_grows_with_the_number_of_noise_samples() -> None:
-    failure = sandbox.run(small_case(), DDP, deadline=0.5, options={VARIABLE: "hang", **MORE_SAMPLES})
+    failure = sandbox.run(small_case(), DDP, deadline=0.25, options={VARIABLE: "hang", **MORE_SAMPLES})
     assert isinstance(failure, Failure)
     assert failure.kind == "deadline"
-    assert f"after {0.5 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
+    assert f"after {0.25 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
 
 
 def test_a_repeated_run_has_the_same_bits() -> None:

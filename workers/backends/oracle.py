@@ -13,7 +13,7 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
-from difftest.judge.noise import PRECISIONS, SAMPLES, SAMPLES_OF_A_PROGRAM, SAMPLES_VARIABLE, finite, spread
+from difftest.judge.noise import PRECISIONS, SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.sides import Profile
@@ -101,8 +101,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     # rounded to the operand's dtype where it is computed, before it is added up over ranks.
     results = (fact.dtype for fact in native.events.facts.values())
     rounded = coarsest((case.dtype, *results), case.dtype)
-    usual = SAMPLES_OF_A_PROGRAM if program else SAMPLES
-    for seed in range(int(os.environ.get(SAMPLES_VARIABLE, usual))):
+    for seed in range(int(os.environ.get(SAMPLES_VARIABLE, SAMPLES))):
         with perturbed(rounded, seed, program=program) as mode:
             mode.masks = masks(case.dtype) if case.model.own else ()
             samples.append(train(joined))

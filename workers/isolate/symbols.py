@@ -8,6 +8,7 @@ them. Formats: the ELF-64 object file format, little-endian (header, section hea
 import ctypes
 import mmap
 import struct
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ ELF_64_LITTLE = b"\x7fELF\x02\x01"
 
 SYMBOL_TABLE, FUNCTION = 2, 2
 """The type of a section with symbols (SHT_SYMTAB), and that of a symbol that is a function (STT_FUNC)."""
+
+KEPT = 4096
+"""How many names are remembered: those of a few hundred crashes."""
 
 SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -37,10 +41,12 @@ class _Section(NamedTuple):
     info: int
 
 
+@lru_cache(maxsize=KEPT)
 def name_at(library: str, offset: int) -> str:
     """The mangled name of the function at `offset` bytes into a library.
 
-    Empty where the library has no symbol table or cannot be read.
+    Empty where the library has no symbol table or cannot be read. Crashes repeat, and a table has millions of
+    symbols.
     """
     try:
         with Path(library).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as elf:

@@ -27,7 +27,7 @@ from difftest.cases.layers.operator import MOST_ELEMENTS
 from difftest.cases.layout import Mesh, replicated
 from difftest.judge.noise import (
     FLOORS_MOST,
-    SAMPLES_OF_A_PROGRAM,
+    SAMPLES,
     SAMPLES_WHEN_IN_DOUBT,
     THRESHOLD,
     floor,
@@ -162,7 +162,7 @@ def _sample(sample: _Sample, place: Record, *, xla: bool) -> Iterator[Record]:
             candidate = _on_xla(sample)
         except Exception as error:  # noqa: BLE001
             yield msgspec.structs.replace(place, reason=f"xla: {_reason(error)}")
-    for count in (SAMPLES_OF_A_PROGRAM, SAMPLES_WHEN_IN_DOUBT):  # as a campaign does
+    for count in (SAMPLES, SAMPLES_WHEN_IN_DOUBT):  # as a campaign does
         records = list(
             _compared(place, *_simulated(sample, _rounded(sample, native), count), native, candidate)
         )
