@@ -31,8 +31,12 @@ OTHER_SIDE = "torch_dtensor"
 TAKE_MINUTES = ("flash_ids_not_sharded", "flash_backward_ids_not_sharded", "flash_keys_cut_like_queries")
 """The nightly job runs these; `tests/workers/test_flash_attention_runs.py` plants them in a small case."""
 
-SHOWN_ELSEWHERE = ("xla_tp-completion-exception-29b0ec2c", "jax_unguarded")
-"""The nightly job runs these too: `test_service.py` finds the first; `jax_twice` is of the second's check."""
+SHOWN_ELSEWHERE = (
+    "xla_dtensor-completion-exception-5dafd4b6",
+    "xla_tp-completion-exception-29b0ec2c",
+    "jax_unguarded",
+)
+"""The nightly job runs these too: `test_service.py` finds two; `jax_twice` is of the third's check."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

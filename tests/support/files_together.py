@@ -3,13 +3,13 @@
 from functools import cache
 from pathlib import Path
 
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 SHARED = "forked_scripts"
 """The module that starts Pythons which import torch, JAX and torch_xla, once for all files of a process."""
 
 
-class FilesTogether(LoadFileScheduling):
+class FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """The tests of a file stay in a process, and so do those of all files that use `SHARED`."""
 
     def _split_scope(self, nodeid: str) -> str:

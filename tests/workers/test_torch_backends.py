@@ -58,7 +58,8 @@ EVERY_LAYER = (
 )
 MOST_RANKS = 4
 MOST_STEPS = 3
-CASES_A_PAIR = 2
+CASES_A_PAIR = 1
+"""The nightly campaign has hundreds."""
 TOLERANCES = {"float32": 1e-4, "float16": 0.1, "bfloat16": 0.3}
 """Wide: a model amplifies rounding by orders of magnitude, and a wrong reduction is wrong by a factor.
 
