@@ -40,7 +40,6 @@ LONG = {
     "test_block_runs.py": 60,
     "test_resume.py": 60,
     "test_xla_dtensor.py": 55,
-    "test_recorded.py": 55,
     "test_mission.py": 50,
     "test_own_imports.py": 50,
     "test_lost_ray.py": 50,
