@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -43,6 +44,14 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         option.numprocesses = processes(os.cpu_count() or 1, psutil.virtual_memory().total)
     if getattr(option, "numprocesses", None) and option.dist == "no":
         option.dist, option.loadscopereorder = "loadfile", False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: ANN401  xdist's
+    """Keep files in one process that share what takes long."""
+    from files_together import FilesTogether  # noqa: PLC0415  xdist may be missing
+
+    return FilesTogether(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

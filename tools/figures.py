@@ -63,13 +63,13 @@ def defined(most: int) -> int:
 
 def first(path: str, most: int, wanted: Callable[[Case], object]) -> str:
     """The numbers of the first `most` cases of seed 0 on a path that are as `wanted`, of `DRAWN`."""
-    numbers = (number for number, case in enumerate(_drawn(path)) if wanted(case))
+    numbers = (number for number in range(DRAWN) if wanted(_drawn(path, number)))
     return ", ".join(map(str, islice(numbers, most)))
 
 
 @cache
-def _drawn(path: str) -> tuple[Case, ...]:
-    return tuple(case_at(0, i, paths=(path,), max_world_size=MOST_RANKS) for i in range(DRAWN))
+def _drawn(path: str, number: int) -> Case:
+    return case_at(0, number, paths=(path,), max_world_size=MOST_RANKS)
 
 
 def renew(name: str, old: Figure, value: str) -> None:

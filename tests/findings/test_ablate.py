@@ -246,6 +246,7 @@ def test_findings_without_the_field_ablations_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: Path) -> None:
     needs("torch", reason="needs torch")
     needs("ray", reason="needs ray: pip install 'difftest[cluster]'")

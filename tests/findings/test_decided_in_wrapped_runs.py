@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from in_part import in_part
 from installed_packages import needs
 from msgspec.structs import replace
 from samples import a_case
@@ -113,7 +114,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", in_part(CASES, 3))
 def test_a_fault_of_these_paths_is_known_once_the_evidence_names_its_option(
     name: str, tmp_path: Path
 ) -> None:

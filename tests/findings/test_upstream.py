@@ -3,21 +3,18 @@
 import os
 import subprocess
 import sys
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
+from forked_scripts import warm
+from in_part import runs_often
 from installed_packages import needs
 from tpu_made import PYTHON
 
 from difftest.findings.faults import NEWEST, KnownFault, read_faults
 from difftest.ground import made_environments
 from difftest.jobs.watch.script_states import NEEDS_GPU, variables_of
-from difftest.jobs.watch.warm_python import WarmPython, warm_python
-from difftest.jobs.watch.warm_scripts import ALONE, WARM, warm_word
+from difftest.jobs.watch.warm_scripts import ALONE
 from difftest.records.script_ending import ScriptEnding
 
 RAISES = {
@@ -50,7 +47,7 @@ SWITCHED_OFF = ("nan_ignored_on_xla_on_jax",)
 RACES = ("first_collectives_race_on_xla",)
 """A race of threads needs CPUs that are free, which the tests of every change do not leave."""
 
-EACH = 8
+EACH = 16
 """One script in so many runs with every change, by its name; the others run in the nightly job.
 
 What they show depends on packages whose versions are pinned, and not on this project.
@@ -59,19 +56,7 @@ What they show depends on packages whose versions are pinned, and not on this pr
 
 def only_nightly(script: Path) -> bool:
     """Whether a script runs in the nightly job alone."""
-    return script.stem in RACES or zlib.crc32(script.stem.encode()) % EACH > 0
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WarmPython]]:
-    """The warm Python for the text of a script, which the first script that needs it starts."""
-    with ExitStack() as stack:
-
-        @cache
-        def start(word: str) -> WarmPython:
-            return stack.enter_context(warm_python(WARM[word], tmp_path_factory.mktemp("warm")))
-
-        yield lambda text: start(warm_word(text))
+    return script.stem in RACES or not runs_often(script.stem, EACH)
 
 
 @pytest.mark.slow
@@ -84,7 +69,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], W
         if script not in IN_NEWEST_ALONE and script.stem not in SWITCHED_OFF
     ],
 )
-def test_the_fault_is_still_there(script: Path, warm: Callable[[str], WarmPython]) -> None:
+def test_the_fault_is_still_there(script: Path) -> None:
     """If this fails, upstream may have fixed the fault: `python tools/releases.py --write` says so."""
     needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     text = script.read_text()

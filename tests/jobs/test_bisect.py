@@ -179,6 +179,7 @@ def test_the_script_of_a_case_distinguishes_the_fault_its_absence_and_other_faul
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xla
 def test_the_script_of_a_case_detects_a_real_fault() -> None:
     """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534) on XLA's side alone."""

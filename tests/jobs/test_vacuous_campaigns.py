@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from in_part import runs_often
 from samples import a_case, a_failure, oracle, with_pieces
 from vacuous_campaigns import (
     CASES,
@@ -373,8 +374,9 @@ def test_the_same_campaign_without_a_fault_is_green(tmp_path: Path, monkeypatch:
 def test_a_vacuous_campaign_ends_in_no_green_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    fault = FAULTS[name]
-    done = ended(tmp_path / "out", fault, monkeypatch)
+    fault, page = FAULTS[name], runs_often(name, 6)  # to write a page takes a quarter of the time
+    formats = ("summary", "markdown", *(["html"] if page else []))
+    done = ended(tmp_path / "out", fault, monkeypatch, formats)
     assert done.status == fault.status, done.printed + done.error
     plain = done.markdown.replace("\\", "")
     assert fault.words in done.printed
@@ -385,7 +387,9 @@ def test_a_vacuous_campaign_ends_in_no_green_and_says_why(
             "Too little was compared.",
             "The judge itself is in doubt.",
         }
-        assert "No findings need you" not in done.printed + plain + done.page
+        assert "No findings need you" not in done.printed + plain
         assert done.printed.startswith(done.summary["opening"])
         assert plain.partition("**")[2].startswith(done.summary["opening"])
+    if fault.status == 3 and page:
         assert f'<p class="verdict">{done.summary["opening"]}' in done.page
+        assert "No findings need you" not in done.page

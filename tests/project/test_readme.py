@@ -8,6 +8,7 @@ from argparse import Namespace
 
 import pytest
 from command_line import command
+from files_together import scope
 from pages import FRONT, PAGES, ROOT, blocks, shell_commands
 from side_by_side import processes, runs_all
 
@@ -68,6 +69,14 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 
 def test_there_are_more_processes_than_cpus_where_the_memory_allows() -> None:
     assert [processes(2, gib << 30) for gib in (24, 15, 8, 1)] == [5, 3, 2, 1]
+
+
+def test_files_that_share_pythons_which_import_torch_stay_in_one_process() -> None:
+    drafts, upstream, other = (
+        scope(ROOT / "tests" / file)
+        for file in ("reports/test_ten_drafts.py", "findings/test_upstream.py", "project/test_figures.py")
+    )
+    assert drafts == upstream != other
 
 
 ALL = {

@@ -79,6 +79,7 @@ def test_the_wheel_writes_every_report(environment: Path, tmp_path: Path) -> Non
     assert "<title>" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.nightly  # `test_package_data.py` has that its script is in the wheel
 def test_the_wheel_drafts_a_known_fault_with_its_script(environment: Path, tmp_path: Path) -> None:
     needs("torch", reason="needs torch: pip install 'difftest[xla]'")
     known = KNOWN / "unravel_index_on_dtensor.py"

@@ -331,6 +331,7 @@ def attempts(root: Path) -> Iterator[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # with every change, a campaign is killed at any write, in one process
 def test_a_repeatedly_killed_process_ends_with_the_same_tables(whole: Path, tmp_path: Path) -> None:
     statuses = list(attempts(tmp_path))
     assert statuses[-1] == 0

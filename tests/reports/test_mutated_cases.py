@@ -21,10 +21,10 @@ LEAST_ACCEPTED = 0.01
     ("first", "count"),
     [
         (0, 200),
-        pytest.param(200, 19_800, marks=pytest.mark.long),
+        pytest.param(200, 4_800, marks=pytest.mark.long),
         *(
             pytest.param(first, 20_000, marks=[pytest.mark.slow, pytest.mark.nightly])
-            for first in range(20_000, 120_000, 20_000)
+            for first in range(5_000, 105_000, 20_000)
         ),
     ],
 )

@@ -158,6 +158,7 @@ def test_print_has_every_finding_on_few_pages_and_says_what_it_leaves_out(
 
 
 @pytest.mark.slow
-def test_a_night_of_5000_cases_has_a_small_page(tmp_path: Path) -> None:
-    night_corpus.make(tmp_path, 5000)
+@pytest.mark.parametrize("cases", [1000, pytest.param(5000, marks=pytest.mark.nightly)])
+def test_a_night_of_thousands_of_cases_has_a_small_page(tmp_path: Path, cases: int) -> None:
+    night_corpus.make(tmp_path, cases)
     assert write(tmp_path, ["html"], called=titles())[0].stat().st_size < MOST_BYTES

@@ -114,7 +114,7 @@ def test_every_template_is_named_after_a_backend() -> None:
     "shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
 )
 def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) -> None:
-    for case, script in scripts(backend, shown, plain=None, every=3):
+    for case, script in scripts(backend, shown, plain=None, every=6):
         tree = ast.parse(script)
         compile(tree, case.id, "exec")
         assert not OURS & {name.partition(".")[0] for name in imported(tree)}

@@ -324,8 +324,11 @@ def interpreter(name: str) -> str:
     return pytest.skip(f"{lacks[0]} is not installed") if lacks else sys.executable
 
 
-ALONE = ("operator", "wrong numbers", "openxla")
-"""A draft of each form of script whose printed form runs by itself; the others run in forks of a Python."""
+ALONE = ("operator", "openxla")
+"""A draft of a program and one of a training whose printed scripts run by themselves.
+
+The others run in forks of a Python: each rank of a script would import torch.
+"""
 
 
 def by_itself(file: Path, python: str, variables: Mapping[str, str]) -> tuple[int, str]:

@@ -181,6 +181,7 @@ def test_a_submitted_campaign_runs_on_the_cluster_and_leaves_its_reports(head: H
     assert any('"torch_ddp"' in file.read_text() for file in observed)
 
 
+@pytest.mark.nightly  # `tests/jobs/test_nightly.py` has the refusal
 def test_a_relative_folder_inside_the_job_s_copy_is_refused(head: Head) -> None:
     done = submit_run(head.token, Path("runs/lost"))
     assert done.returncode == 1
@@ -193,6 +194,7 @@ def test_without_the_token_nothing_is_submitted(head: Head, tmp_path: Path) -> N
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.nightly
 def test_a_campaign_without_the_token_cannot_join_the_cluster(head: Head, tmp_path: Path) -> None:
     command = [
         sys.executable,

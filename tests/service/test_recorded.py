@@ -41,6 +41,7 @@ def test_git_does_not_ignore_the_bundle() -> None:
     assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_a_bundle_recorded_on_a_gpu_is_compared_with_xla(tmp_path: Path) -> None:
     recorded, output = compared(FROM_A_GPU, tmp_path)
     assert recorded

@@ -31,8 +31,13 @@ def forked(text: str) -> tuple[int, str]:
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, output = _warm(warm_word(text)).run(file, math.ceil(SECONDS))
+        status, output = warm(text).run(file, math.ceil(SECONDS))
         return status, without_gloo(output)
+
+
+def warm(text: str) -> WarmPython:
+    """The Python that has imported what a script needs."""
+    return _warm(warm_word(text))
 
 
 @cache

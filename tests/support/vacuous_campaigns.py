@@ -6,7 +6,7 @@ by the code of `difftest run` down to exit status and reports.
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from difftest.jobs.campaign.generated_cases import define
 from difftest.judge.events import Events
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.records.corpus import Corpus
+from reports import write
 
 CASES = 12
 SIDES = {"ddp": "torch", "fsdp": "torch", "spmd": "xla", "tp": "xla"}
@@ -116,8 +117,13 @@ class Ended:
         return (self.out / "summary.md").read_text()
 
 
-def ended(out: Path, fault: Fault, monkeypatch: Any) -> Ended:  # noqa: ANN401  pytest's
-    """Runs the campaign of a fault."""
+def ended(
+    out: Path,
+    fault: Fault,
+    monkeypatch: Any,  # noqa: ANN401  pytest's
+    formats: Sequence[str] = write.DEFAULT_FORMATS,
+) -> Ended:
+    """Runs the campaign of a fault, which writes its reports in these formats."""
     cases = fault.cases or tuple(case_of(index) for index in range(CASES))
     there = {name: backend(side) for name, side in fault.sides.items()}
     for name, unsupported in fault.unsupported.items():
@@ -129,6 +135,7 @@ def ended(out: Path, fault: Fault, monkeypatch: Any) -> Ended:  # noqa: ANN401  
         campaign = a_campaign(corpus.root, machine, there, name=define(request).name)
         yield dataclasses.replace(campaign, twice_every=4)
 
+    monkeypatch.setattr(write, "DEFAULT_FORMATS", formats)
     monkeypatch.setattr(run, "campaign_on_cluster", joined)
     monkeypatch.setattr(generated_cases, "generated_cases", lambda *_: (one for one in enumerate(cases)))
     arguments = list(fault.arguments)

@@ -1,6 +1,6 @@
 """Commands whose workers are this process, with the zygotes of its tests: no Ray is started, nor joined.
 
-A command that starts Ray takes 11 core seconds before its first run, 14 with the zygotes of both sides. That
+A command that starts Ray takes 9 core seconds before its first run, 12 with the zygotes of both sides. That
 commands work on Ray is shown by the tests of the service, of jobs, and of the cluster.
 """
 

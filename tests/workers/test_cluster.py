@@ -46,19 +46,20 @@ with pathlib.Path({file!r}).open("a") as started:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[dict[str, Any]]:
     """A head with a CPU, a node with two pretended GPUs, and a node with four pretended TPU chips."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    gpu = cluster.add_node(num_cpus=2, num_gpus=2, resources={"half": 1})
-    tpu = cluster.add_node(num_cpus=2, resources={"TPU": 4, "half": 1}, labels={"kind": "tpu"})
-    try:
-        with start.cluster(cluster.address, 2):
-            yield {
-                "cluster": cluster,
-                "gpu": gpu.node_id,
-                "tpu": tpu.node_id,
-                "head": cluster.head_node.node_id,
-            }
-    finally:
-        cluster.shutdown()
+    with start.few_processes():
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        gpu = cluster.add_node(num_cpus=2, num_gpus=2, resources={"half": 1})
+        tpu = cluster.add_node(num_cpus=2, resources={"TPU": 4, "half": 1}, labels={"kind": "tpu"})
+        try:
+            with start.cluster(cluster.address, 2):
+                yield {
+                    "cluster": cluster,
+                    "gpu": gpu.node_id,
+                    "tpu": tpu.node_id,
+                    "head": cluster.head_node.node_id,
+                }
+        finally:
+            cluster.shutdown()
 
 
 def place(pool: dispatch.Pool, backend: str) -> Any:  # noqa: ANN401  a pair, or one for each node of a group

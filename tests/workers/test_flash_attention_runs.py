@@ -28,7 +28,12 @@ torch_needed = skip_without("torch")
 kernels_needed = skip_without("torch_xla", "jax")
 
 
-EVERY = pytest.mark.parametrize("name", sorted(CASES))
+AT_NIGHT = ("a long sequence", "both", "heads", "several blocks of batch")
+"""Cases of the nightly job: they take longest, or others have the same options."""
+
+EVERY = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in AT_NIGHT else ()) for name in CASES]
+)
 
 
 @pytest.mark.xla

@@ -115,6 +115,7 @@ def test_the_width_of_the_first_of_several_stages_fits_its_heads() -> None:
     assert small == {"embed_dim": 24, "num_heads": [3, 6, 12, 24], "depths": [1, 1, 1, 1], "window_size": 7}
 
 
+@pytest.mark.nightly
 def test_the_names_of_a_source_are_listed() -> None:
     assert {"llama", "bert", "mixtral"} <= {*listed("hf").names}
 
@@ -128,7 +129,10 @@ def test_a_model_is_printed_with_what_it_is_fed(
     assert "input_ids: (rows, 12), 0 to 63" in shown
 
 
-def test_a_model_by_name_agrees_on_layouts_of_two_ranks() -> None:
+def test_a_model_by_name_agrees_on_layouts_of_two_ranks(
+    answers: Mapping[str, Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate_described, "described", lambda source, _meshes: answers[source].description)
     verdicts = {layout: one.verdict for layout, one, _ in compared("hf:gpt2", ("ddp", "fsdp"), steps=2)}
     assert verdicts == {"ddp": "agree", "fsdp": "agree"}
 

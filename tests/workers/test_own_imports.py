@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from installed_packages import needs
-from own_models import own_case, written
+from own_models import described_in, own_case, written
 from samples import a_case
 
 from difftest.cases.case import Case
@@ -130,9 +130,7 @@ def test_ranks_run_in_the_working_directory_of_their_run_whichever_the_zygote_st
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = MODEL.replace("import weighty\n", "")
-    written(tmp_path, text)
-    monkeypatch.chdir(tmp_path)
-    description = described("model.py:build", own.meshes(2))
+    description = described_in(tmp_path, monkeypatch, text)
     case = own.case_at(description, 0, 0, wanted=("data_parallel",), max_world_size=2)
     pids = set[int]()
     for name in ("one", "other"):
@@ -154,6 +152,7 @@ zygote.preloaded(["torch", "torch._dynamo", "workers.own.before_imports", "trans
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_transformers_starts_no_thread_of_scipy_s_so_that_a_zygote_can_import_it() -> None:
     needs("transformers", reason="needs transformers: pip install 'difftest[models]'")
     done = subprocess.run([sys.executable, "-P", "-c", IMPORTED], capture_output=True, text=True, check=False)

@@ -75,7 +75,7 @@ def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
     ("shift", "backend", "blame"),
     [
         ("int(x.device.type == 'xla')", "xla_spmd", "xla backend fault"),
-        ("rank", "torch_ddp", "torch sharding fault"),
+        pytest.param("rank", "torch_ddp", "torch sharding fault", marks=pytest.mark.nightly),
     ],
 )
 def test_an_off_by_one_in_attention_is_found_blamed_and_located(

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from in_part import runs_often
 from installed_packages import needs
 from sample_programs import a_program
 
@@ -171,14 +172,15 @@ def test_every_definition_computes_samples_of_torchs_database_and_every_sample_t
 
 
 @pytest.mark.slow
-def test_every_definition_agrees_with_torch_on_a_sample_with_its_gradients() -> None:
+@pytest.mark.parametrize("each", [3, pytest.param(1, marks=pytest.mark.nightly)])
+def test_definitions_agree_with_torch_on_a_sample_with_its_gradients(each: int) -> None:
     needs("torch")
     needs("jax")
-    first = [next(defined(entry), None) for entry in table.usable()]
+    first = [next(defined(entry), None) for entry in table.usable() if runs_often(entry.name, each)]
     with warnings.catch_warnings(action="ignore"):  # torch.cross warns of a sample without `dim`
         verdicts = {case.model.layers[0].title: compared(case).verdict for case, _ in filter(None, first)}
     assert {name: verdict for name, verdict in verdicts.items() if verdict != "agree"} == {}
-    assert len(verdicts) >= len(operators.formulas())
+    assert len(verdicts) * each >= 0.8 * len(operators.formulas())
 
 
 def compared(case: Case) -> Comparison:

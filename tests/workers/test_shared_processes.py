@@ -1,5 +1,7 @@
 """Cases that share processes: each gives what it gives alone, and a failure is narrowed to its case."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 import real_runs
@@ -90,8 +92,16 @@ def test_inputs_of_one_case_compile_once_and_each_gives_what_it_gives_alone(back
         assert same_bits(sandbox.run(case, backend), outcome), case.id
 
 
-@pytest.mark.parametrize("case", [small_case(), case_at(0, 71, max_world_size=4), EXP])
-def test_a_backend_behind_another_compiles_nothing_and_gives_what_it_gives_alone(case: Case) -> None:
+BEHIND: dict[str, Callable[[], Case]] = {
+    "a layer": small_case,
+    "generated": lambda: case_at(0, 71, max_world_size=4),  # every process that runs tests reads this file
+    "a program": lambda: EXP,
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_backend_behind_another_compiles_nothing_and_gives_what_it_gives_alone(name: str) -> None:
+    case = BEHIND[name]()
     leads, follows = real_runs.each_together([(case, "xla_spmd"), (case, "xla_annotated")])
     assert isinstance(leads, Trace)
     assert isinstance(follows, Trace)

@@ -68,7 +68,9 @@ def without_forms(case: Case) -> Case:
 @needs_torchax
 @pytest.mark.slow
 @pytest.mark.xla
-@pytest.mark.parametrize("index", range(CASES))
+@pytest.mark.parametrize(
+    "index", [0, *(pytest.param(more, marks=pytest.mark.nightly) for more in range(1, CASES))]
+)
 def test_a_generated_case_agrees_with_the_oracle(index: int) -> None:
     case = cases()[index]
     comparison = compare(

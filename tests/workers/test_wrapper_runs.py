@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from in_part import in_part
 from installed_packages import needs
 from real_runs import agrees, oracle_trace, shared, together
 from sharded_cases import GRID, HYBRID, MEGATRON, PERCEPTRON, S0, TENSOR, R, a_sharded_case
@@ -351,7 +352,7 @@ def test_every_planted_fault_of_these_paths_has_a_case() -> None:
     assert {*SHOWS} == {name for name, fault in faults.all_faults().items() if own & {*fault.paths}}
 
 
-@pytest.mark.parametrize("fault", SHOWS)
+@pytest.mark.parametrize("fault", in_part(SHOWS, 3))
 def test_a_planted_fault_shows_with_its_option_and_no_other_case_reaches_it(fault: str) -> None:
     case, backend = SHOWS[fault]
     planted = faults.all_faults()[fault]

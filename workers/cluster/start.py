@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,14 +13,13 @@ from unittest.mock import patch
 
 import ray
 from ray._private import node, ray_constants, services
-from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # of a compiled module
 from ray.job_config import JobConfig
 
 from difftest.ground import processes
 from difftest.ground.errors import InfrastructureError
-from workers.cluster import connection, guardian, health, instance, token
+from workers.cluster import connection, guardian, health, instance, silent_agent, token
 from workers.isolate import environment_variables, zygotes
 
 WITHOUT = {
@@ -209,20 +209,42 @@ def _print_to_stderr(data: dict[str, Any], ignore_prefix: bool) -> None:  # noqa
 
 @contextmanager
 def _local_only() -> Iterator[None]:
-    """Makes Ray start for this machine alone, and without `NOT_STARTED` and its dashboard's parts.
+    """Makes Ray start for this machine alone, and only what `few_processes` says.
 
     Ray reads the switch when it is imported, so its constant is set here; the processes that it starts read
-    the environment variable. Where the dashboard is installed, its agent would take seconds of CPU to start,
-    and the raylet ends itself when these take longer than 15 s.
+    the environment variable.
     """
-    clusters, dependencies = ray_constants.ENABLE_RAY_CLUSTER, ray_utils.get_dashboard_dependency_error
+    clusters = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
-    ray_utils.get_dashboard_dependency_error = lambda: ImportError("not used here")
-    without: dict[str, Any] = dict.fromkeys(NOT_STARTED, lambda _node, **_: None)
     waiting = patch.object(services, "get_node", _registered)
     try:
-        with environment_variables.set_to(LOCAL_ONLY), patch.multiple(node.Node, **without), waiting:
+        with environment_variables.set_to(LOCAL_ONLY), few_processes(), waiting:
             yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
-        ray_utils.get_dashboard_dependency_error = dependencies
+
+
+@contextmanager
+def few_processes() -> Iterator[None]:
+    """Makes Ray start its nodes without `NOT_STARTED`, and with a silent dashboard agent.
+
+    Ray's own agent would take seconds of CPU to start, and the raylet ends itself when these take longer than
+    15 s.
+    """
+    without: dict[str, Any] = dict.fromkeys(NOT_STARTED, lambda _node, **_: None)
+    with patch.multiple(node.Node, **without), patch.object(services, PROGRAM_OF, _program_of):
+        yield
+
+
+PROGRAM_OF = "_build_python_executable_command_memory_profileable"
+"""The function with which Ray begins the command of each of its Pythons."""
+
+_PROGRAM_OF = getattr(services, PROGRAM_OF)
+
+
+def _program_of(component: str, *arguments: Any, **options: Any) -> list[str]:  # noqa: ANN401  Ray's own
+    """Replaces Ray's function: its dashboard agent is another program."""
+    if component == ray_constants.PROCESS_TYPE_DASHBOARD_AGENT:
+        return [sys.executable, "-I", "-S", silent_agent.__file__]
+    command: list[str] = _PROGRAM_OF(component, *arguments, **options)
+    return command
