@@ -303,10 +303,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return msgspec.structs.replace(self, **{part: msgspec.structs.replace(getattr(self, part), **fields)})
 
     def unsharded(self) -> Self:
-        """The same case on one device: a mesh of one rank, everything replicated."""
+        """The same case on one device: a mesh of one rank, everything replicated, and resharded over none."""
         parameters = {name: replicated(ALONE) for name in self.layout.parameters}
         layout = Layout(mesh=ALONE, batch=(Replicate(),), parameters=parameters)
-        return msgspec.structs.replace(self, layout=layout)
+        sharding, over = self.sharding, self.sharded_by.reshard_after_forward
+        if sharding and isinstance(over, int) and not isinstance(over, bool):
+            sharding = msgspec.structs.replace(sharding, reshard_after_forward=None)
+        return msgspec.structs.replace(self, layout=layout, sharding=sharding)
 
 
 def _within(what: str, value: float, least: float, most: float) -> None:

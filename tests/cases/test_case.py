@@ -21,6 +21,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import AXIS_NAMES, Replicate, Shard
+from difftest.cases.wrapping import Sharding
 from difftest.ground.errors import DamagedError, UsageError
 
 GOLDEN = "796af2f2853b"
@@ -123,6 +124,13 @@ def test_unsharded_is_the_same_case_on_one_rank() -> None:
     assert {*alone.layout.parameters.values(), alone.layout.batch} == {(Replicate(),)}
     assert msgspec.structs.replace(alone, layout=case.layout) == case
     assert alone.unsharded() == alone
+
+
+def test_one_device_has_no_number_of_ranks_to_shard_over_again() -> None:
+    """`fully_shard` refuses a number that the ranks are no multiple of."""
+    counted, other = Sharding(reshard_after_forward=4, offload=True), Sharding(reshard_after_forward=False)
+    assert a_case(sharding=counted).unsharded().sharded_by == Sharding(offload=True)
+    assert a_case(sharding=other).unsharded().sharded_by == other
 
 
 @pytest.mark.parametrize("version", [SCHEMA + 1, 10**30])

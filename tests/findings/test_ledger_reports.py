@@ -90,9 +90,9 @@ def listed(**fields: object) -> Case:
     return replace(learned(**fields), path="listed_collectives")
 
 
-def greatest_of_replicas() -> Case:
-    """The greatest of two replicas, each with one shard, between two layers."""
-    case = learned(("dp_replicate", 2), ("dp_shard", 1), operation="all_reduce", reduction="max")
+def extreme_of_replicas(reduction: str) -> Case:
+    """The greatest or the least of two replicas, each with one shard, between two layers."""
+    case = learned(("dp_replicate", 2), ("dp_shard", 1), operation="all_reduce", reduction=reduction)
     return replace(case, path="listed_collectives")
 
 
@@ -250,11 +250,20 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
             "collective.memory=strided",
             "with strides for one without",
         ),
+        *[
+            (
+                wrong("torch_fsdp1", "replicas"),
+                extreme_of_replicas(reduction),
+                "",
+                "`HYBRID_SHARD` over one shard",
+            )
+            for reduction in ("max", "min")
+        ],
         (
-            wrong("torch_fsdp1", "replicas"),
-            greatest_of_replicas(),
+            wrong("torch_ddp"),
+            learned(("dp_replicate", 2), ("dp_shard", 2), operation="broadcast", axis=1),
             "",
-            "`HYBRID_SHARD` over one shard",
+            "the gradient of `broadcast` is lost",
         ),
         *[
             (shown, strided("broadcast"), "collective.memory=strided", "with strides for one without")

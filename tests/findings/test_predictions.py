@@ -22,7 +22,9 @@ from difftest.cases import numbers
 from difftest.cases.block import layer
 from difftest.cases.case import Case, Data, Regime, Training
 from difftest.cases.layers.building_block import Arguments, BuildingBlock
-from difftest.cases.layout import Replicate
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.rms_norm import RMSNorm
+from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature
 from difftest.judge.comparator import compare
 from difftest.judge.measured import measure_run
@@ -259,6 +261,48 @@ def test_a_lost_epsilon_changes_an_output_by_little(regime: Regime, by: float, *
     case = a_case(fed=Data(batch=4, regime=regime))
     wrong = candidate(case, wrong_at(Stage.FORWARD, "output", by=by))
     assert ("lost_epsilon" in predicted(case, wrong)) is fits
+
+
+ROWS = (Shard(0),)
+BEFORE, BEHIND = Linear(inputs=4, outputs=5), Linear(inputs=5, outputs=2, bias=False)
+PLAIN = a_case((BEFORE, BEHIND), mesh=(("tp", 2),))
+
+
+def can_be_of_a_norm(spoil: Spoil, stage: Stage, width: int = 5) -> bool:
+    """Whether a run can be one with an RMS norm of so many columns, sharded over two ranks."""
+    norm = RMSNorm(width=width)
+    layers = (Linear(inputs=4, outputs=width), norm, Linear(inputs=width, outputs=2, bias=False))
+    case = a_case(layers, mesh=(("tp", 2),), sharded={"1.weight": ROWS})
+    run = measure_run(case, "backend", "side", oracle(PLAIN), candidate(PLAIN, spoil))
+    tensor = "output" if stage is Stage.FORWARD else "0.weight"
+    return load("another_mean_square").predicts(run, (0, stage, tensor))
+
+
+@pytest.mark.parametrize(
+    ("factors", "off", "fits"),
+    [
+        ((0.9, 1.09), 0.0, True),
+        ((1.0, 0.95), 0.0, True),
+        ((0.8, 1.0), 0.0, False),
+        ((1.2, 1.0), 0.0, False),
+        ((1.0, 1.0), 0.0, False),
+        ((0.9, 1.09), 1e-3, False),
+    ],
+)
+@pytest.mark.parametrize("stage", [Stage.FORWARD, Stage.BACKWARD])
+def test_rows_behind_an_uneven_norm_have_factors_that_the_shards_bound(
+    stage: Stage, factors: tuple[float, float], off: float, *, fits: bool
+) -> None:
+    """A gradient is that of the norm where the output of its step is."""
+
+    def spoil(_step: int, key: Key, value: Floats) -> Floats:
+        if key == (Stage.FORWARD, "output"):
+            by_row = np.resize(np.asarray(factors), (len(value), 1))
+            return np.asarray(value * by_row + off * np.eye(*value.shape))
+        return value
+
+    assert can_be_of_a_norm(spoil, stage) is fits
+    assert not can_be_of_a_norm(spoil, stage, width=6)
 
 
 NORMED = a_case(

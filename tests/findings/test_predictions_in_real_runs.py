@@ -48,7 +48,21 @@ def of_norm() -> Case:
     )
 
 
+def of_uneven_norm() -> Case:
+    """A case of an RMS norm of five columns, of which one rank has three and the other two."""
+    layers = (Linear(inputs=4, outputs=5), RMSNorm(width=5), Linear(inputs=5, outputs=2, bias=False))
+    rows = (Shard(0),)
+    return a_case(
+        layers,
+        mesh=(("tp", 2),),
+        batch=(Replicate(),),
+        sharded={"0.weight": rows, "0.bias": rows, "1.weight": rows},
+        path="tensor_parallel",
+    )
+
+
 CASES = {
+    "another_mean_square": ("torch_dtensor", of_uneven_norm()),
     "biased_variance": (
         "xla_spmd",
         of_block("batch_norm", {"affine": True, "momentum": 0.125, "train": True, "width": 4}),

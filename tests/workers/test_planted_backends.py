@@ -1,14 +1,19 @@
-"""Planted faults and correct runs on backends that the user names, which may run another's code elsewhere."""
+"""Planted faults on backends that the user names, and on those for which a case is drawn that shows them."""
 
 import inspect
 
 import pytest
 
 from difftest.jobs.proof.planted_campaigns import chosen_defects
+from difftest.jobs.proof.selftest_cases import DrawnCases
 from workers.backends import load, profile
 from workers.faults import all_faults
 
 pytestmark = pytest.mark.long  # planted faults import torch
+
+DRAWN = DrawnCases(seed=0, paths=(), max_world_size=4)
+MOST_CASES = 20
+"""How many of the drawn cases that a fault reaches may be of no use on a backend before one is."""
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,18 @@ def test_the_backends_of_torch_tpu_can_have_the_faults_of_torch() -> None:
         own, lent = (inspect.unwrap(module.unsupported) for module in (load(backend), same))
         assert own is lent, "beside what its device lacks"
         assert load(backend).SIDE != same.SIDE
+
+
+@pytest.mark.nightly  # drawing cases of all paths takes minutes
+def test_cases_are_drawn_that_can_show_a_fault_on_each_of_its_backends() -> None:
+    faults = [fault for fault in all_faults().values() if not fault.least_gpus]
+    out_of_reach = [
+        (fault.name, backend)
+        for fault in faults
+        for backend in fault.backends
+        if not any(
+            fault.reaches(case) and not load(backend).unsupported(case)
+            for case in DRAWN.showing(MOST_CASES, fault)
+        )
+    ]
+    assert out_of_reach == []

@@ -14,10 +14,12 @@ from difftest.cases.case import Case
 from difftest.cases.feature import has
 from difftest.cases.pipelining import AXIS, Pipeline
 from difftest.judge.stage import Stage
-from workers.faults import BACKEND, EVERYWHERE, SHARDING, Plant, PlantedFault, planted
+from workers.faults import BACKEND, SHARDING, Plant, PlantedFault, planted
 from workers.training.features import input_hooks
 from workers.training.session import Loss, Session
 from workers.training.wrapped_names import parameters
+
+PIPELINE = ("torch_pipeline",)
 
 
 def _of_stages(*, about: str, reaches: Callable[[Case, Pipeline], bool]) -> Callable[[Plant], PlantedFault]:
@@ -26,9 +28,7 @@ def _of_stages(*, about: str, reaches: Callable[[Case, Pipeline], bool]) -> Call
     def staged(case: Case) -> bool:
         return case.staged is not None and case.world_size > 1 and reaches(case, case.staged)
 
-    return planted(
-        about=about, backends=("torch_pipeline",), blame=SHARDING, reaches=staged, paths=("pipelines",)
-    )
+    return planted(about=about, backends=PIPELINE, blame=SHARDING, reaches=staged, paths=("pipelines",))
 
 
 @_of_stages(
@@ -132,7 +132,7 @@ def stage_raises(session: Session, case: Case, rank: int) -> Session:
 
 @planted(
     about="layers that were frozen are trained",
-    backends=EVERYWHERE,
+    backends=PIPELINE,
     blame=BACKEND,
     reaches=lambda case: has(case, "frozen_layers"),
     paths=("pipelines",),
@@ -148,7 +148,7 @@ def frozen_layers_trained(session: Session, _case: Case, _rank: int) -> Session:
 
 @planted(
     about="hooks on what layers are given do nothing",
-    backends=EVERYWHERE,
+    backends=PIPELINE,
     blame=BACKEND,
     reaches=lambda case: has(case, "input_hooks"),
     paths=("pipelines",),

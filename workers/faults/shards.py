@@ -142,7 +142,7 @@ def orthogonal_by_shard(session: Session, _case: Case, _rank: int) -> Session:
 @planted(
     paths=PATHS,
     about="Muon's steps are half as long",
-    backends=("torch_ddp", "torch_fsdp"),
+    backends=FSDP,
     blame=BACKEND,
     reaches=lambda case: has(case, "muon"),
 )

@@ -85,7 +85,7 @@ def state_without_optimizer(session: Session, _case: Case, _rank: int) -> Sessio
 @planted(
     paths=("wrappers",),
     about="a block that is skipped is computed",
-    backends=EVERYWHERE,
+    backends=("torch_fsdp", "torch_dtensor", "xla_spmd"),
     blame=BACKEND,
     reaches=_has("skipped_block"),
 )
