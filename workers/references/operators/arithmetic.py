@@ -73,6 +73,16 @@ def _positive_zeros(np: Array, x: Array, product: Array) -> Array:
     return np.where(x == 0, product - constant(np, product), product)
 
 
+def fmax(np: Array, x: Array, other: Array) -> Array:
+    """The greater, or the only number. Of two equal ones the first has the derivative."""
+    return np.where((x >= other) | np.isnan(other), x, other)
+
+
+def fmin(np: Array, x: Array, other: Array) -> Array:
+    """The less, or the only number, as `fmax`."""
+    return np.where((x <= other) | np.isnan(other), x, other)
+
+
 FORMULAS: Mapping[str, Formula] = {
     "__radd__": lambda _np, x, other: other + x,
     "__rmatmul__": lambda _np, x, other: other @ x,
@@ -91,6 +101,8 @@ FORMULAS: Mapping[str, Formula] = {
     "div": div,
     "erfc": lambda np, x: 1 - erf(np, x),
     "float_power": lambda _np, x, exponent: x**exponent,
+    "fmax": fmax,
+    "fmin": fmin,
     "frac": lambda np, x: x - np.trunc(x),
     "heaviside": lambda np, x, values: np.where(x == 0, values, np.where(x > 0, 1.0, 0.0)),
     "ldexp": lambda np, x, other: x * np.exp2(other),

@@ -8,7 +8,7 @@ from workers.references.layers import Array
 from workers.references.operators import Formula
 from workers.references.operators.activations import log_softmax
 from workers.references.operators.reductions import vector_norm
-from workers.references.operators.special import log1p, magnitude
+from workers.references.operators.special import log1p, log_of_one_and_power, magnitude
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 
@@ -100,10 +100,16 @@ def with_logits(
     pos_weight: Array = None,
     reduction: Reduction = "mean",
 ) -> Array:
-    """The same of logits; `pos_weight` weighs the positive part."""
-    softplus = log1p(np, np.exp(-np.abs(x)))
-    yes, no = softplus + np.maximum(-x, 0.0), softplus + np.maximum(x, 0.0)
-    losses = target * yes * (1.0 if pos_weight is None else pos_weight) + (1 - target) * no
+    """The same of logits; `pos_weight` weighs the positive part.
+
+    Of the two logarithms one is the other and the logit, which is taken out where it is large: an infinite
+    logit or target is then met once, and gives the limit where there is one.
+    """
+    positive = target if pos_weight is None else target * pos_weight
+    both = 1.0 if pos_weight is None else 1 + (pos_weight - 1) * target
+    above = (1 - target) * x + both * log_of_one_and_power(np, -x)
+    below = both * log_of_one_and_power(np, x) - positive * x
+    losses = np.where(x >= 0, above, below)
     return _reduced(np, losses * (1.0 if weight is None else weight), reduction)
 
 
@@ -116,8 +122,9 @@ def multilabel_soft_margin(
     np: Array, x: Array, target: Array, *, weight: Array = None, reduction: Reduction = "mean"
 ) -> Array:
     """The mean over classes of binary cross-entropies of logits."""
-    losses = with_logits(np, x, target, weight=weight, reduction="none").mean(-1)
-    return _reduced(np, losses, reduction)
+    yes, no = log_of_one_and_power(np, -x), log_of_one_and_power(np, x)
+    losses = (target * yes + (1 - target) * no) * (1.0 if weight is None else weight)
+    return _reduced(np, losses.mean(-1), reduction)
 
 
 def hinge_embedding(
