@@ -60,8 +60,8 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     """A program's results, loss and gradients.
 
     At infinities and NaN, such as a remainder by zero, a derivative is what the way in which a formula is
-    written makes it, so that there gradients are torch's. So is an element of a gradient that is no number:
-    there the formula has no derivative, as `atan2` at the origin.
+    written makes it, so that there gradients are torch's. So is an element of a gradient that is not finite:
+    there the formula has a pole, as a root at 0, or no derivative at all, as `atan2` at the origin.
 
     `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
     campaign counts such a case as refused, with this reason.
@@ -97,9 +97,9 @@ def _put_passes(
 
 
 def _completed(gradients: Mapping[str, Floats], of_torch: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The gradients that torch has too, with torch's elements where they are no numbers."""
+    """The gradients that torch has too, with torch's elements where they are not finite."""
     return {
-        name: np.where(np.isnan(gradient), of_torch[name], gradient)
+        name: np.where(np.isfinite(gradient), gradient, of_torch[name])
         for name, gradient in gradients.items()
         if name in of_torch
     }

@@ -113,7 +113,7 @@ _FUNCTIONAL: Mapping[str, Formula] = {
     "hardswish": lambda np, x: x * hardsigmoid(np, x),
     "hardtanh": hardtanh,
     "leaky_relu": lambda np, x, negative_slope=0.01: np.where(x > 0, x, negative_slope * x),
-    "logsigmoid": lambda np, x: -log_of_one_and_power(np, -x),
+    "logsigmoid": lambda np, x: 0.0 - log_of_one_and_power(np, -x),
     "mish": mish,
     "relu": relu,
     "relu6": lambda np, x: hardtanh(np, x, 0.0, 6.0),
