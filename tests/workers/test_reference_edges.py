@@ -131,6 +131,7 @@ def by_definition(operator: Operator, edges: Mapping[str, Floats], wanted: Seque
     """As numpy and JAX have it."""
     jax = importlib.import_module("jax")
     formula = operators.function(operator.call)
+    assert formula is not None
 
     def result(arrays: Any, own: Mapping[str, Any]) -> Any:  # noqa: ANN401  arrays of either module
         return called(operator, functools.partial(formula, arrays), {**edges, **own})

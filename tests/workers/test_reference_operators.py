@@ -251,6 +251,17 @@ def test_the_derivative_of_a_root_is_0_at_0_as_torch_has_it(call: str) -> None:
     assert zeros.grad.tolist() == ours.tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("call", "batch"), [("torch.addmm", ()), ("torch.addbmm", (4,)), ("torch.baddbmm", (4,))]
+)
+def test_a_product_of_no_columns_adds_nothing(call: str, batch: tuple[int, ...]) -> None:
+    formula = operators.function(call)
+    assert formula is not None
+    result = formula(np, np.full(3, -0.0), np.zeros((*batch, 2, 0)), np.zeros((*batch, 0, 3)))
+    assert result.shape[-2:] == (2, 3)
+    assert np.signbit(result).all()
+
+
 @pytest.mark.slow
 def test_gradients_at_an_origin_are_torchs_and_others_are_the_definitions() -> None:
     needs("jax")
