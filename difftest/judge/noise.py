@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.judge.outcome import Array, Sharded, Tensors, Trace
+from difftest.judge.stage import Stage
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -136,8 +137,18 @@ def spread(  # noqa: PLR0913  the oracle's runs
                 deviation, farthest = _by_tensor(exact, runs, own, roundoff)
             greatest = max(greatest, farthest)
             deviations[key] = replace(exact, pieces={0: deviation})
+        if by_element:
+            _leave_open_losses(tensors, deviations)
         steps.append(deviations)
     return tuple(steps), greatest
+
+
+def _leave_open_losses(tensors: Tensors, deviations: dict[tuple[Stage, str], Sharded]) -> None:
+    """A program's loss that is not finite is undecided where a result is: no NaN says of what it came."""
+    at = Stage.FORWARD, "loss"
+    open_results = (np.isinf(one.pieces[0]).any() for (stage, _), one in deviations.items() if stage is at[0])
+    if at in tensors and not np.isfinite(tensors[at].pieces[0]).all() and any(open_results):
+        deviations[at] = replace(deviations[at], pieces={0: np.full_like(deviations[at].pieces[0], np.inf)})
 
 
 def _by_tensor(

@@ -1,6 +1,7 @@
 """The noise floor: measured per element, drawn towards the tensor's mean, zero where nothing rounds."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -78,6 +79,19 @@ def test_noise_that_is_not_finite_leaves_its_own_element_undecided() -> None:
     floors = floor(np.array([np.inf, np.nan, 3.0, 3.0]))
     np.testing.assert_array_equal(floors, [np.inf, np.inf, 3.0, 3.0])
     np.testing.assert_array_equal(in_floors(np.array([1.0, 1e300, 6.0, 0.0]), floors), [0.0, 0.0, 2.0, 0.0])
+
+
+@pytest.mark.parametrize("undecided", [False, True])
+def test_a_loss_that_is_no_number_is_undecided_where_a_result_of_the_program_is(undecided: bool) -> None:
+    def run(result: float, loss: float) -> Trace:
+        (own,) = one_tensor(result).steps
+        (total,) = one_tensor(loss).steps
+        return Trace(steps=({**own, (Stage.FORWARD, "loss"): total[KEY]},))
+
+    truth = run(np.inf, np.nan)
+    moved = run(1.0, np.nan) if undecided else truth
+    noise, _ = spread(truth, [moved], truth, 0.0, by_element=True)
+    assert np.isinf(noise[0][Stage.FORWARD, "loss"].pieces[0]).all() == undecided
 
 
 def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:

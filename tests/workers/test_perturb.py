@@ -55,6 +55,20 @@ def test_noise_has_the_size_of_the_dtypes_roundoff(dtype: DType) -> None:
     assert 0.3 * roundoff < noise(torch.mul, values(50), values(50, seed=1), dtype=dtype) < 3 * roundoff
 
 
+@pytest.mark.parametrize(
+    ("dtype", "program", "alike"),
+    [("float64", False, True), ("float64", True, False), ("float32", False, False)],
+)
+def test_equal_magnitudes_are_rounded_alike_in_float64_of_models(
+    dtype: DType, program: bool, alike: bool
+) -> None:
+    given = torch.tensor([0.3, -0.3], dtype=torch.float64).repeat(32)
+    with perturbed(dtype, 0, program=program):
+        moved = given.tanh()
+    assert (len(moved.abs().unique()) == 1) == alike
+    assert not torch.equal(moved, given.tanh())
+
+
 def test_copies_and_selections_do_not_round() -> None:
     given = values(3, 4) - 1.0
     functions: list[Callable[[Tensor], Tensor]] = [torch.t, torch.amax, torch.relu, lambda one: one.sort()[0]]

@@ -19,12 +19,13 @@ from sample_programs import a_program
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data
 from difftest.cases.layers.operator import Operand, Operator, Reference
+from difftest.cases.layout import Replicate
 from difftest.cases.twins import twin
 from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
 from difftest.ground.errors import UnsupportedError
 from difftest.judge.comparator import Comparison, compare
-from difftest.judge.outcome import Trace
+from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from generators.cases import case_at
 from generators.operators import table
@@ -250,6 +251,36 @@ def test_the_derivative_of_a_root_is_0_at_0_as_torch_has_it(call: str) -> None:
     first(functools.reduce(getattr, function, torch)(zeros)).backward()
     ours = jax.grad(lambda x: first(formula(jax.numpy, x)))(np.zeros(3))
     assert zeros.grad.tolist() == ours.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "batch"), [("torch.addmm", ()), ("torch.addbmm", (4,)), ("torch.baddbmm", (4,))]
+)
+def test_a_product_of_no_columns_adds_nothing(call: str, batch: tuple[int, ...]) -> None:
+    formula = operators.function(call)
+    assert formula is not None
+    result = formula(np, np.full(3, -0.0), np.zeros((*batch, 2, 0)), np.zeros((*batch, 0, 3)))
+    assert result.shape[-2:] == (2, 3)
+    assert np.signbit(result).all()
+
+
+@pytest.mark.slow
+def test_gradients_at_an_origin_are_torchs_and_others_are_the_definitions() -> None:
+    needs("jax")
+    both = {
+        "input": Operand(shape=(2,), values=(0.0, 1.0)),
+        "other": Operand(shape=(2,), values=(0.0, 1.0)),
+    }
+    arguments = Reference(name="input"), Reference(name="other")
+    case = a_program(
+        Operator(operator="atan2", call="torch.atan2", operands=both, arguments=arguments), mesh=(("dp", 1),)
+    )
+    placed = Sharded(shape=(2,), dtype="float64", placements=(Replicate(),), pieces={0: np.full(2, 7.0)})
+    names = (Stage.FORWARD, "0.output"), (Stage.BACKWARD, "0.input"), (Stage.BACKWARD, "0.other")
+    (step,) = definition.defined(case, Trace(steps=(dict.fromkeys(names, placed),))).steps
+    origin, elsewhere = step[Stage.BACKWARD, "0.input"].pieces[0]
+    assert origin == 7.0
+    assert elsewhere == pytest.approx(numbers.cotangent(case, "0.output", (2,))[1] / 2)
 
 
 @pytest.mark.slow

@@ -60,7 +60,8 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     """A program's results, loss and gradients.
 
     At infinities and NaN, such as a remainder by zero, a derivative is what the way in which a formula is
-    written makes it, so that there gradients are torch's.
+    written makes it, so that there gradients are torch's. So is an element of a gradient that is not finite:
+    there the formula has a pole, as a root at 0, or no derivative at all, as `atan2` at the origin.
 
     `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
     campaign counts such a case as refused, with this reason.
@@ -76,7 +77,7 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     values = (*weights.values(), *results.values(), loss)
     finite = all(np.isfinite(value).all() for value in values)
     if finite:
-        _put(step, Stage.BACKWARD, gradients)
+        _put(step, Stage.BACKWARD, _completed(gradients, _values(step, Stage.BACKWARD)))
     computed = f"operators{'' if finite else ' without derivatives'} by {passes.makers()}"
     environment = {**of_torch.environment, COMPUTED: computed}
     return dataclasses.replace(of_torch, steps=(step,), environment=environment)
@@ -93,6 +94,15 @@ def _put_passes(
         outputs = {name: part.output for name, part in zip(names, parts, strict=True)}
         _put(tensors, Stage.FORWARD, {**outputs, "loss": np.asarray(sum(part.loss for part in parts))})
         _put(tensors, Stage.BACKWARD, _summed(parts))
+
+
+def _completed(gradients: Mapping[str, Floats], of_torch: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The gradients that torch has too, with torch's elements where they are not finite."""
+    return {
+        name: np.where(np.isfinite(gradient), gradient, of_torch[name])
+        for name, gradient in gradients.items()
+        if name in of_torch
+    }
 
 
 def _summed(parts: Sequence[Pass]) -> dict[str, Floats]:

@@ -55,6 +55,12 @@ NEAR_A_MASK = 2.0**-10
 CASTS = frozenset({"_to_copy", "copy", "copy_"})
 """The operators that round where the user's code casts to a half type (`workers.own.precision`)."""
 
+ERRORS = 2**16
+"""How many errors a run has drawn for what is rounded alike."""
+
+SIGNLESS = 2**63 - 1
+"""The bits of a float64 but for its sign."""
+
 SIMULATED = (torch.float64, torch.complex128)
 """The dtypes of the oracle's numbers. Others are counters and masks, or rounded as on every backend."""
 
@@ -86,6 +92,7 @@ class Perturb(TorchDispatchMode):
     """
 
     _sizes = SIZES
+    _rounds_alike = True
     masks: tuple[float, ...] = ()
 
     def __init__(self, dtype: DType, seed: int) -> None:
@@ -94,6 +101,8 @@ class Perturb(TorchDispatchMode):
         self._random = torch.Generator().manual_seed(seed)
         self._random_of_sums = torch.Generator().manual_seed(-1 - seed)  # other draws stay what they were
         self._place = place(seed)
+        self._errors = torch.empty(ERRORS if self._rounds_alike else 0, dtype=torch.float64)
+        self._errors.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(seed))
         self.greatest = 0.0
 
     def simulate(self, dtype: DType) -> None:
@@ -230,21 +239,36 @@ class Perturb(TorchDispatchMode):
     ) -> Tensor | tuple[Tensor, ...]:
         """The results with absolute errors of up to one unit roundoff of `sizes`."""
         if isinstance(result, Tensor):
-            return result + sizes[0] * self._roundoff * self._draw(result)
-        return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
+            return result + sizes[0] * self._roundoff * self._error_of(result)
+        return tuple(
+            r + size * self._roundoff * self._error_of(r) for r, size in zip(result, sizes, strict=True)
+        )
 
     def _add_errors(self, results: Any, sizes: Sequence[Tensor | None]) -> None:  # noqa: ANN401  one or more
         """Adds the errors of partial sums, which are float32 at least."""
         all_results = [results] if len(sizes) == 1 else results if sizes else []
         for result, size in zip(all_results, sizes, strict=True):
             if size is not None:
-                error = self._draw(result, self._random_of_sums)
+                error = self._error_of(result, self._random_of_sums)
                 result.add_(error.mul_(size).mul_(self._roundoff * self._wide))
 
     def _draw(self, like: Tensor, random: torch.Generator | None = None) -> Tensor:
         """Numbers drawn uniformly from [-1, 1), in the shape and dtype of `like`."""
         drawn = torch.empty(like.shape, dtype=like.dtype)
         return drawn.uniform_(-1.0, 1.0, generator=random or self._random)
+
+    def _error_of(self, value: Tensor, random: torch.Generator | None = None) -> Tensor:
+        """The same for a value; in float64 equal magnitudes have equal numbers: they are rounded alike.
+
+        In other dtypes the oracle's own run in the dtype shows what that makes. In float64 that run is the
+        exact one. (A bias had its gradient from 384 tokens of 8 kinds, and an error 14 times as large as of
+        384 independent ones.)
+        """
+        if not self._rounds_alike or self._dtype != "float64" or value.dtype != torch.float64:
+            return self._draw(value, random)
+        factor = torch.randint(2**62, (), generator=random or self._random) * 2 + 1
+        hashed = value.view(torch.int64).bitwise_and(SIGNLESS).mul_(factor)
+        return self._errors[hashed.bitwise_right_shift_(48).bitwise_and_(ERRORS - 1)]
 
     def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: Magnitudes | None = None) -> Tensor:
         """`value` (1 + u) + v, with |u| at most `roundoffs` unit roundoffs and |v| at most what is flushed.
@@ -255,7 +279,7 @@ class Perturb(TorchDispatchMode):
             return self._noisy_complex(value, roundoffs) if value.dtype in SIMULATED else value
         if not value.numel():
             return value.clone()
-        relative, sizes = self._draw(value), sizes or Magnitudes.of(value)
+        relative, sizes = self._error_of(value), sizes or Magnitudes.of(value)
         if sizes.finite and sizes.least > self._flushed * BEYOND_FLUSHING:
             return _kept_finite(value + relative.mul_(value).mul_(roundoffs * self._roundoff), value, sizes)
         absolute = (relative.flip(0) if value.dim() else relative.clone()).mul_(self._flushed)

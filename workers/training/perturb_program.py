@@ -70,6 +70,7 @@ class PerturbProgram(Perturb):
         return perturbed
 
     _sizes = SIZES_IN_PROGRAMS
+    _rounds_alike = False
 
     def _kind(self, func: Overload) -> Rounding:
         return rounding_in_program(func, float64=self._roundoff < WIDE_ROUNDOFF)

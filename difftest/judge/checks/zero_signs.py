@@ -23,7 +23,7 @@ ORDER = 5
 TRAITS = Traits(uses_numbers=True)
 
 EITHER = EITHER_IN_ATEN | {
-    *("celu", "clip", "rmod", "selu"),
+    *("addbmm", "addmm", "addmv", "baddbmm", "batch_norm", "celu", "clip", "inner", "rmod", "selu"),
     *("interpolate.area", "interpolate.bicubic", "interpolate.bilinear", "interpolate.linear"),
     *("interpolate.trilinear", "upsample_bilinear"),
 }
@@ -31,6 +31,8 @@ EITHER = EITHER_IN_ATEN | {
 
 By its formula `elu` of -0.0 is exp(-0.0) - 1, which is 0.0; torch's kernels use expm1, which keeps the sign.
 Interpolation adds up weighted neighbours, in a form that is not documented; to the nearest it copies one.
+Nor is the form documented of a normalization with given statistics, or to what products are added: to a zero
+of either sign, or to the addend.
 A name with a variant is that variant alone.
 """
 

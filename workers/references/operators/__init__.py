@@ -156,7 +156,9 @@ def _unfit(layer: Operator, name: str, argument: Argument) -> bool:
     """Whether an argument is none that definitions are given."""
     match argument:
         case Reference() if argument.name in layer.operands:
-            dtype = layer.operands[argument.name].dtype
+            operand, dtype = layer.operands[argument.name], layer.operands[argument.name].dtype
+            if operand.memory == "expanded":  # torch is given one of its elements for many
+                return True
             return dtype not in FLOAT64 and (
                 name not in WHOLE or (dtype == "bool") != (WHOLE[name] == "bool")
             )

@@ -1,4 +1,7 @@
-"""Activations and softmax, by the formulas of torch's documentation."""
+"""Activations and softmax, by the formulas of torch's documentation.
+
+What is not a number stays so: conditions are such that NaN, for which none holds, is left as it is.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +9,7 @@ from typing import Literal
 
 from workers.references.layers import Array, constant, logistic
 from workers.references.operators import Formula
-from workers.references.operators.special import erf, log1p, magnitude, tanh
+from workers.references.operators.special import erf, log_of_one_and_power, magnitude, tanh
 
 ALPHA, SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 """The constants of SELU (Klambauer et al., 2017)."""
@@ -14,17 +17,17 @@ ALPHA, SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852
 
 def relu(np: Array, x: Array, inplace: bool = False) -> Array:
     """0 below 0."""
-    return np.where(x > 0, x, 0.0)
+    return np.where(x <= 0, constant(np, np.where(x < 0, 0.0, x)), x)  # -0.0 of -0.0
 
 
 def elu(np: Array, x: Array, alpha: float = 1.0, inplace: bool = False) -> Array:
     """`alpha * (exp(x) - 1)` below 0."""
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0.0, x)))
 
 
 def celu(np: Array, x: Array, alpha: float = 1.0, inplace: bool = False) -> Array:
     """`alpha * (exp(x / alpha) - 1)` below 0."""
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0) / alpha))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0.0, x) / alpha))
 
 
 def selu(np: Array, x: Array, inplace: bool = False) -> Array:
@@ -42,8 +45,7 @@ def gelu(np: Array, x: Array, *, approximate: Literal["none", "tanh"] = "none") 
 def softplus(np: Array, x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
     """`log(1 + exp(beta * x)) / beta`, and `x` itself above the threshold."""
     scaled = beta * x
-    smooth = (np.maximum(scaled, 0.0) + log1p(np, np.exp(-np.abs(scaled)))) / beta
-    return np.where(scaled > threshold, x, smooth)
+    return np.where(scaled > threshold, x, log_of_one_and_power(np, scaled) / beta)
 
 
 def mish(np: Array, x: Array, inplace: bool = False) -> Array:
@@ -87,13 +89,19 @@ def greatest(np: Array, x: Array, dim: int) -> Array:
 
 
 def hardtanh(np: Array, x: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
-    """Between two bounds."""
-    return np.where(x <= min_val, min_val, np.where(x >= max_val, max_val, x))
+    """Between two bounds, at which the derivative is 0."""
+    bounded = np.where(x < min_val, min_val, np.where(x > max_val, max_val, x))
+    return np.where((x <= min_val) | (x >= max_val), constant(np, bounded), x)
 
 
 def softshrink(np: Array, x: Array, lambd: float = 0.5) -> Array:
     """`lambd` nearer to 0, and 0 where that is nearer than it."""
-    return np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, 0.0))
+    return np.where(x > lambd, x - lambd, np.where(x < -lambd, x + lambd, x * 0.0))
+
+
+def hardsigmoid(np: Array, x: Array) -> Array:
+    """`x / 6 + 1 / 2` between -3 and 3, and 0 or 1 outside."""
+    return np.where(x <= -3, 0.0, np.where(x >= 3, 1.0, x / 6 + 0.5))  # noqa: PLR2004  the documented bounds
 
 
 _FUNCTIONAL: Mapping[str, Formula] = {
@@ -101,11 +109,11 @@ _FUNCTIONAL: Mapping[str, Formula] = {
     "elu": elu,
     "gelu": gelu,
     "glu": glu,
-    "hardsigmoid": lambda np, x: hardtanh(np, x / 6 + 0.5, 0.0, 1.0),
-    "hardswish": lambda np, x: x * hardtanh(np, x / 6 + 0.5, 0.0, 1.0),
+    "hardsigmoid": hardsigmoid,
+    "hardswish": lambda np, x: x * hardsigmoid(np, x),
     "hardtanh": hardtanh,
     "leaky_relu": lambda np, x, negative_slope=0.01: np.where(x > 0, x, negative_slope * x),
-    "logsigmoid": lambda np, x: np.minimum(x, 0.0) - log1p(np, np.exp(-np.abs(x))),
+    "logsigmoid": lambda np, x: 0.0 - log_of_one_and_power(np, -x),
     "mish": mish,
     "relu": relu,
     "relu6": lambda np, x: hardtanh(np, x, 0.0, 6.0),
@@ -116,7 +124,7 @@ _FUNCTIONAL: Mapping[str, Formula] = {
     "softshrink": softshrink,
     "softsign": lambda np, x: x / (1 + magnitude(np, x)),
     "tanhshrink": lambda np, x: x - tanh(np, x),
-    "threshold": lambda np, x, threshold, value: np.where(x > threshold, x, value),
+    "threshold": lambda np, x, threshold, value: np.where(x <= threshold, value, x),
 }
 
 FORMULAS: Mapping[str, Formula] = {

@@ -40,6 +40,12 @@ def div(
     return np.trunc(quotient) if rounding_mode else quotient
 
 
+def lerp(np: Array, x: Array, end: Array, weight: Array) -> Array:
+    """`x + weight * (end - x)`, and from the other end where that alone is finite."""
+    from_end = end - (1 - weight) * (end - x)
+    return np.where(np.isinf(x) & np.isfinite(end), from_end, x + weight * (end - x))
+
+
 def addcmul(_np: Array, x: Array, one: Array, two: Array, *, value: float = 1) -> Array:
     """`x + value * one * two`."""
     return x + value * one * two
@@ -58,19 +64,29 @@ def clamp(np: Array, x: Array, min: Array = None, max: Array = None) -> Array:
 
 def xlogy(np: Array, x: Array, y: Array) -> Array:
     """`x * log(y)`, and 0 where `x` is 0. It is linear in `x`, which is its derivative there too."""
-    nothing = (x == 0) & (y <= 0)
+    nothing = (x == 0) & ((y <= 0) | (y == math.inf))
     return _positive_zeros(np, x, x * np.log(np.where(nothing, 1.0, y)))
 
 
 def xlog1py(np: Array, x: Array, y: Array) -> Array:
     """`x * log(1 + y)`, as `xlogy`."""
-    nothing = (x == 0) & (y <= -1)
+    nothing = (x == 0) & ((y <= -1) | (y == math.inf))
     return _positive_zeros(np, x, x * log1p(np, np.where(nothing, 0.0, y)))
 
 
 def _positive_zeros(np: Array, x: Array, product: Array) -> Array:
     """The product with its derivative, and without a sign where `x` is 0."""
     return np.where(x == 0, product - constant(np, product), product)
+
+
+def fmax(np: Array, x: Array, other: Array) -> Array:
+    """The greater, or the only number. Of two equal ones the first has the derivative."""
+    return np.where((x >= other) | np.isnan(other), x, other)
+
+
+def fmin(np: Array, x: Array, other: Array) -> Array:
+    """The less, or the only number, as `fmax`."""
+    return np.where((x <= other) | np.isnan(other), x, other)
 
 
 FORMULAS: Mapping[str, Formula] = {
@@ -91,10 +107,12 @@ FORMULAS: Mapping[str, Formula] = {
     "div": div,
     "erfc": lambda np, x: 1 - erf(np, x),
     "float_power": lambda _np, x, exponent: x**exponent,
+    "fmax": fmax,
+    "fmin": fmin,
     "frac": lambda np, x: x - np.trunc(x),
     "heaviside": lambda np, x, values: np.where(x == 0, values, np.where(x > 0, 1.0, 0.0)),
     "ldexp": lambda np, x, other: x * np.exp2(other),
-    "lerp": lambda _np, x, end, weight: x + weight * (end - x),
+    "lerp": lerp,
     "logit": lambda np, x: np.log(x / (1 - x)),
     "mul": lambda _np, x, other: x * other,
     "pow": lambda _np, x, exponent: x**exponent,

@@ -9,17 +9,27 @@ from workers.references.operators import Formula
 
 def addmm(_np: Array, x: Array, one: Array, two: Array, *, beta: float = 1, alpha: float = 1) -> Array:
     """`beta * x + alpha * one @ two`."""
-    return beta * x + alpha * (one @ two)
+    return _added(x, one @ two, one.shape[-1], beta, alpha)
 
 
 def addbmm(_np: Array, x: Array, one: Array, two: Array, *, beta: float = 1, alpha: float = 1) -> Array:
     """The same with the products of a batch, added up."""
-    return beta * x + alpha * (one @ two).sum(0)
+    return _added(x, (one @ two).sum(0), one.shape[0] * one.shape[-1], beta, alpha)
 
 
 def addr(np: Array, x: Array, one: Array, two: Array, *, beta: float = 1, alpha: float = 1) -> Array:
     """The same with the product of each element with each."""
-    return beta * x + alpha * np.outer(one, two)
+    return _added(x, np.outer(one, two), 1, beta, alpha)
+
+
+def _added(x: Array, sums: Array, terms: int, beta: float, alpha: float) -> Array:
+    """`beta * x + alpha * sums`, where `x` counts for nothing if `beta` is 0.
+
+    A sum of no terms adds nothing: it leaves -0.0, which 0.0 would not.
+    """
+    if not beta:
+        return alpha * sums
+    return beta * x + alpha * (sums if terms else -0.0 * sums)
 
 
 def linear(_np: Array, x: Array, weight: Array, bias: Array = None) -> Array:

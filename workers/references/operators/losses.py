@@ -8,7 +8,7 @@ from workers.references.layers import Array
 from workers.references.operators import Formula
 from workers.references.operators.activations import log_softmax
 from workers.references.operators.reductions import vector_norm
-from workers.references.operators.special import log1p, magnitude
+from workers.references.operators.special import log1p, log_of_one_and_power, magnitude
 
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
 
@@ -18,6 +18,11 @@ def _reduced(np: Array, losses: Array, reduction: Reduction) -> Array:
     if reduction == "none":
         return losses
     return losses.sum() / (np.float64(losses.size) if reduction == "mean" else 1.0)
+
+
+def _above_zero(np: Array, x: Array) -> Array:
+    """0 below 0. At 0 the derivative is that of `x`, as torch has it in losses."""
+    return np.where(x < 0, 0.0, x)
 
 
 def l1(np: Array, x: Array, target: Array, *, reduction: Reduction = "mean") -> Array:
@@ -53,12 +58,11 @@ def kl_div(
     reduction: Reduction | Literal["batchmean"] = "mean",
     log_target: bool = False,
 ) -> Array:
-    """`target * (log(target) - x)`, of which a target of 0 gives 0."""
+    """`target * (log(target) - x)`, of which a target of 0 gives 0. The derivative there is infinite."""
     if log_target:
         losses = np.exp(target) * (target - x)
     else:
-        positive = np.where(target > 0, target, 1.0)
-        losses = np.where(target > 0, target * np.log(positive), 0.0) - target * x
+        losses = np.where(target == 0, 0.0, target * np.log(target)) - target * x
     if reduction == "batchmean":
         return losses.sum() / x.shape[0]
     return _reduced(np, losses, reduction)
@@ -88,7 +92,8 @@ def binary_cross_entropy(
 ) -> Array:
     """Of probabilities; logarithms are at least -100."""
     yes, no = np.maximum(np.log(x), -100.0), np.maximum(log1p(np, -x), -100.0)
-    return _reduced(np, -(target * yes + (1 - target) * no) * (1.0 if weight is None else weight), reduction)
+    losses = (target - 1) * no - target * yes
+    return _reduced(np, losses * (1.0 if weight is None else weight), reduction)
 
 
 def with_logits(
@@ -100,10 +105,16 @@ def with_logits(
     pos_weight: Array = None,
     reduction: Reduction = "mean",
 ) -> Array:
-    """The same of logits; `pos_weight` weighs the positive part."""
-    softplus = log1p(np, np.exp(-np.abs(x)))
-    yes, no = softplus + np.maximum(-x, 0.0), softplus + np.maximum(x, 0.0)
-    losses = target * yes * (1.0 if pos_weight is None else pos_weight) + (1 - target) * no
+    """The same of logits; `pos_weight` weighs the positive part.
+
+    Of the two logarithms one is the other and the logit, which is taken out where it is large: an infinite
+    logit or target is then met once, and gives the limit where there is one.
+    """
+    positive = target if pos_weight is None else target * pos_weight
+    both = 1.0 if pos_weight is None else 1 + (pos_weight - 1) * target
+    above = (1 - target) * x + both * log_of_one_and_power(np, -x)
+    below = both * log_of_one_and_power(np, x) - positive * x
+    losses = np.where(x >= 0, above, below)
     return _reduced(np, losses * (1.0 if weight is None else weight), reduction)
 
 
@@ -116,8 +127,9 @@ def multilabel_soft_margin(
     np: Array, x: Array, target: Array, *, weight: Array = None, reduction: Reduction = "mean"
 ) -> Array:
     """The mean over classes of binary cross-entropies of logits."""
-    losses = with_logits(np, x, target, weight=weight, reduction="none").mean(-1)
-    return _reduced(np, losses, reduction)
+    yes, no = log_of_one_and_power(np, -x), log_of_one_and_power(np, x)
+    losses = (target * yes + (1 - target) * no) * (1.0 if weight is None else weight)
+    return _reduced(np, losses.mean(-1), reduction)
 
 
 def hinge_embedding(
@@ -125,7 +137,7 @@ def hinge_embedding(
 ) -> Array:
     """`x` where the target is 1, and what is missing to the margin where it is -1."""
     near = np.where(target == -1, 0.0, x)
-    far = np.where(target == 1, 0.0, np.maximum(0.0, margin - x))
+    far = np.where(target == 1, 0.0, _above_zero(np, margin - x))
     return _reduced(np, near + far, reduction)
 
 
@@ -133,7 +145,7 @@ def margin_ranking(
     np: Array, one: Array, two: Array, target: Array, margin: float = 0.0, *, reduction: Reduction = "mean"
 ) -> Array:
     """What is missing to the margin in the order that the target wants."""
-    return _reduced(np, np.maximum(0.0, -target * (one - two) + margin), reduction)
+    return _reduced(np, _above_zero(np, -target * (one - two) + margin), reduction)
 
 
 def pairwise(
@@ -160,7 +172,7 @@ def triplet_margin(
     if swap:
         far = np.minimum(far, pairwise(np, positive, negative, p, eps))
     near = pairwise(np, anchor, positive, p, eps)
-    return _reduced(np, np.maximum(0.0, margin + near - far), reduction)
+    return _reduced(np, _above_zero(np, margin + near - far), reduction)
 
 
 def cosine_similarity(np: Array, x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> Array:
@@ -209,7 +221,7 @@ def _of_classes(
     classes = np.expand_dims(np.where(counts, labels, 0), dim)
     weights = np.ones(scores.shape[dim]) if weight is None else weight
     own = np.where(counts, weights[np.squeeze(classes, dim)], 0.0)
-    losses = -np.squeeze(np.take_along_axis(scores, classes, dim), dim) * own
+    losses = np.where(counts, -np.squeeze(np.take_along_axis(scores, classes, dim), dim) * own, 0.0)
     if smoothing:
         shaped = weights.reshape(-1, *(1,) * (scores.ndim - 1 - dim))
         spread = -np.where(counts, (scores * shaped).sum(dim), 0.0) / scores.shape[dim]
@@ -241,9 +253,8 @@ def cosine_embedding(
     """
     squares = [(each**2).sum(-1) + 1e-12 for each in (one, two)]
     cosine = (one * two).sum(-1) / np.sqrt(squares[0] * squares[1])
-    losses = np.where(target == 1, 1 - cosine, 0.0) + np.where(
-        target == -1, np.maximum(0.0, cosine - margin), 0.0
-    )
+    far = _above_zero(np, cosine - margin)
+    losses = np.where(target == 1, 1 - cosine, 0.0) + np.where(target == -1, far, 0.0)
     return _reduced(np, losses, reduction)
 
 

@@ -8,7 +8,6 @@ from workers.references.operators import Formula
 SAME_NAME = frozenset(
     {
         "ceil",
-        "copysign",
         "cos",
         "cosh",
         "deg2rad",
@@ -19,8 +18,6 @@ SAME_NAME = frozenset(
         "fliplr",
         "flipud",
         "floor",
-        "fmax",
-        "fmin",
         "inner",
         "isfinite",
         "isinf",

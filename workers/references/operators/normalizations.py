@@ -31,9 +31,9 @@ def layer_norm(
     bias: Array = None,
     eps: float = 1e-5,
 ) -> Array:
-    """Mean 0 and variance 1 over the last dims."""
+    """Mean 0 and variance 1 over the last dims. A bias that is not given is 0.0, which leaves no -0.0."""
     mean, variance = _moments(x, tuple(range(x.ndim - len(normalized_shape), x.ndim)))
-    return _scaled((x - mean) / np.sqrt(variance + eps), weight, bias)
+    return _scaled((x - mean) / np.sqrt(variance + eps), weight, 0.0 if bias is None else bias)
 
 
 def rms_norm(

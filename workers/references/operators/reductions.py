@@ -222,7 +222,7 @@ FORMULAS: Mapping[str, Formula] = {
     "amin": amin,
     "aminmax": aminmax,
     "cumprod": lambda np, x, dim: np.cumprod(x, dim) if x.ndim else x,
-    "cumsum": lambda np, x, dim: np.cumsum(x, dim) if x.ndim else x,
+    "cumsum": lambda np, x, dim: np.cumsum(x, dim) + 0.0 if x.ndim else x,
     "cumulative_trapezoid": cumulative_trapezoid,
     "diff": diff,
     "linalg.norm": lambda np, x, *, dim=None, keepdim=False: vector_norm(np, x, 2, dim, keepdim),

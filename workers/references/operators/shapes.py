@@ -198,7 +198,9 @@ def index_add(np: Array, x: Array, dim: int, index: Array, source: Array, *, alp
     """Slices of `source` are added to those of a dim that `index` names."""
     if not x.ndim:
         return index_add(np, x[None], 0, index, source.reshape(-1), alpha=alpha)[0]
-    added = np.tensordot(placed(np, x, dim, index), np.moveaxis(source, dim, 0), 1)
+    chosen, slices = placed(np, x, dim, index), np.moveaxis(source, dim, 0)
+    chosen = chosen.reshape(*chosen.shape, *(1,) * (slices.ndim - 1)) > 0
+    added = np.where(chosen, slices, 0.0).sum(1)  # no product, which infinities would spoil
     return x + alpha * np.moveaxis(added, 0, dim)
 
 

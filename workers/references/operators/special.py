@@ -43,6 +43,13 @@ def _log1p_of_jax() -> Callable[[Array], Array]:
     return cast("Callable[[Array], Array]", log1p)
 
 
+def log_of_one_and_power(arrays: Array, x: Array) -> Array:
+    """`log(1 + exp(x))` by a power that does not overflow, of which one has its derivative at 0 too."""
+    positive = x > 0
+    power = arrays.exp(arrays.where(positive, -x, x))
+    return arrays.where(positive, x, 0.0) + log1p(arrays, power)
+
+
 def tanh(arrays: Array, x: Array) -> Array:
     """`tanh(x)`; XLA's own is up to 8 units in the last place off where it is nearly 1."""
     if arrays is np:
@@ -75,11 +82,17 @@ def _hypot_of_jax() -> Callable[[Array, Array], Array]:
 
 def magnitude(arrays: Array, x: Array) -> Array:
     """`abs(x)`, whose derivative at 0 is 0: of all that are possible there, torch documents the least."""
-    return arrays.sign(x) * x
+    return arrays.where(x == 0, 0.0, arrays.sign(x) * x)  # 0.0 of -0.0 too
+
+
+def copysign(arrays: Array, x: Array, other: Array) -> Array:
+    """The magnitude of one with the sign of the other; like that, it has the derivative 0 at 0."""
+    return magnitude(arrays, x) * arrays.where(arrays.signbit(other), -1.0, 1.0)
 
 
 FORMULAS: Mapping[str, Formula] = {
     "abs": magnitude,
+    "copysign": copysign,
     "erf": erf,
     "hypot": hypot,
     "log1p": log1p,
