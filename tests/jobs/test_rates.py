@@ -136,6 +136,17 @@ def test_a_hang_in_every_variant_is_a_false_finding_unless_it_is_in_the_ledger()
     assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
 
 
+def test_a_large_error_is_a_frameworks_own_and_a_references_only_if_the_ledger_has_it() -> None:
+    case = a_case()
+    truth = oracle(case)
+    wrong = candidate(case, lambda _step, _key, value: 2.0 * value)
+    framework = check_correct_run(case, "ddp", "torch", truth, wrong, {})
+    assert (framework.false, bool(framework.own)) == ((), True)
+    assert check_correct_run(case, "definitions", "definition", truth, wrong, {}).false
+    in_ledger = check_correct_run(case, "definitions", "definition", truth, wrong, {}, entry=lambda _: True)
+    assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
+
+
 def test_the_null_campaign_passes_only_if_most_cases_were_checked() -> None:
     rows = [
         check_correct_run(case, "ddp", "torch", oracle(case), candidate(case), {})

@@ -1,5 +1,6 @@
 """Correct runs: how often one would be reported, and what it costs to measure the rounding noise."""
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,13 +15,15 @@ from difftest.judge import checks
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from workers import sides
 
 REAL_FLOORS = 1000.0
 """In units of the rounding noise, which never reaches this.
 
-A run that is so far off, in every variant alike, has a fault of its own, which the null campaign lists apart.
-A smaller error is the backend's own fault only where the ledger has an entry, which a person wrote after
-looking at it; all others count as false.
+A run of a framework that is so far off, in every variant alike, has a fault of its own, which the null
+campaign lists apart. A smaller error is the backend's own fault only where the ledger has an entry, which a
+person wrote after looking at it; all others count as false. So does every error of a reference: a definition
+of ours may be wrong by any number.
 """
 
 LedgerEntry: TypeAlias = Callable[[Divergence], object]
@@ -105,7 +108,7 @@ def check_correct_run(  # noqa: PLR0913, PLR0917  one case, one backend, and its
     rounding of the oracle, and so must its variants.
     """
     comparison = compare(case, backend, side, truth, plain)
-    own = _own_fault(comparison, entry)
+    own = _own_fault(comparison, entry, math.inf if side == sides.DEFINITION else REAL_FLOORS)
     reports = {
         name: _false_report(case, backend, side, truth, outcome, own)
         for name, outcome in {"plain": plain, **variants}.items()
@@ -138,22 +141,22 @@ def same_bits(one: Outcome, other: Outcome) -> bool:
     )
 
 
-def _own_fault(comparison: Comparison, entry: LedgerEntry) -> str:
+def _own_fault(comparison: Comparison, entry: LedgerEntry, real_floors: float) -> str:
     """The fingerprint of the framework's own fault; empty if the run is correct.
 
-    That is a failure, an error that no rounding explains, what torch's documentation leaves open, or a
+    That is a failure, an error of `real_floors` and more, what torch's documentation leaves open, or a
     divergence that the ledger has an entry about.
     A hang is the framework's own only where the ledger says so: a run that was only slow looks the same.
     """
     first = comparison.divergences[:1]
-    return next((d.fingerprint for d in first if _explained(d) or entry(d)), "")
+    return next((d.fingerprint for d in first if _explained(d, real_floors) or entry(d)), "")
 
 
-def _explained(divergence: Divergence) -> bool:
+def _explained(divergence: Divergence, real_floors: float) -> bool:
     """Whether a divergence cannot be a correct run that the machine slowed down or rounded differently."""
     failed = checks.load(divergence.check).TRAITS.run_failed and divergence.symptom != Symptom.HANG
     open_by_torch = divergence.symptom is Symptom.UNDEFINED
-    return failed or open_by_torch or (divergence.ratio or 0.0) >= REAL_FLOORS
+    return failed or open_by_torch or (divergence.ratio or 0.0) >= real_floors
 
 
 def _false_report(  # noqa: PLR0913, PLR0917  one run, and the framework's own fault
