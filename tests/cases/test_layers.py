@@ -204,6 +204,7 @@ ABOUT_ONE_KIND = {
     "workers/tpu/limits.py": {"Collective"},  # sends, which hang in the place of a TPU
     "workers/faults/passes.py": {"Linear"},
     "difftest/judge/predictions/_outputs.py": {"BuildingBlock", "Linear"},  # what they compute
+    "difftest/judge/predictions/another_mean_square.py": {"Linear", "RMSNorm"},  # what is behind the norm
     "difftest/judge/predictions/biased_variance.py": {"BuildingBlock"},  # its own momentum
     "generators/paths/regions.py": {"Linear"},  # its head
     **{

@@ -109,6 +109,10 @@ INPUT = Operand(shape=(4,))
         ({"call": "torch.neg", "operands": {"input": Operand(shape=(4,), dtype="int64")}}, "these tensors"),
         ({"call": "torch.polygamma"}, "no definition of an operator"),
         ({"call": "Tensor.neg_", "form": "inplace"}, ""),
+        (
+            {"call": "torch.neg", "operands": {"input": Operand(shape=(4,), memory="expanded")}},
+            "these tensors",
+        ),
     ],
 )
 def test_a_definition_refuses_arguments_that_it_does_not_have(operator: dict[str, Any], words: str) -> None:
@@ -262,6 +266,36 @@ def test_a_product_of_no_columns_adds_nothing(call: str, batch: tuple[int, ...])
     result = formula(np, np.full(3, -0.0), np.zeros((*batch, 2, 0)), np.zeros((*batch, 0, 3)))
     assert result.shape[-2:] == (2, 3)
     assert np.signbit(result).all()
+
+
+@pytest.mark.parametrize(("call", "base"), [("torch.logaddexp", math.e), ("torch.logaddexp2", 2.0)])
+def test_the_logarithm_of_a_sum_of_powers_has_its_values_at_infinities(call: str, base: float) -> None:
+    formula = operators.function(call)
+    assert formula is not None
+    one, other = np.array([math.inf, -math.inf, -math.inf, 1.0]), np.array([math.inf, -math.inf, 1.0, 1.0])
+    expected = [math.inf, -math.inf, 1.0, 1.0 + math.log(2.0, base)]
+    assert formula(np, one, other).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_the_derivative_of_a_logarithm_of_a_sum_does_not_lose_what_a_large_result_rounds_away() -> None:
+    needs("jax")
+    jax, experimental = (importlib.import_module(name) for name in ("jax", "jax.experimental"))
+    formula = operators.function("torch.logaddexp")
+    assert formula is not None
+    with experimental.enable_x64():
+        share = jax.grad(lambda x: formula(jax.numpy, x, 1e8))(1e8 + 1.0)
+    assert float(share) == pytest.approx(1.0 / (1.0 + math.exp(-1.0)), rel=1e-14)
+
+
+def test_a_normalization_of_groups_has_torchs_order_at_an_infinite_weight() -> None:
+    formula = operators.function("torch.nn.functional.group_norm")
+    assert formula is not None
+    values, weight = np.array([[-1.0, -3.0, 1.0, 2.0]]), np.array([math.inf, 1.0, 1.0, 1.0])
+    with np.errstate(invalid="ignore"):
+        result = formula(np, values, 2, weight, np.ones(4), 0.0)
+    assert np.isnan(result[0, 0])
+    assert result[0, 1:].tolist() == pytest.approx([0.0, 0.0, 2.0])
 
 
 @pytest.mark.slow

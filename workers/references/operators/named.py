@@ -26,8 +26,6 @@ SAME_NAME = frozenset(
         "log",
         "log10",
         "log2",
-        "logaddexp",
-        "logaddexp2",
         "logical_and",
         "logical_not",
         "logical_or",

@@ -48,12 +48,21 @@ def rms_norm(
 def group_norm(
     np: Array, x: Array, num_groups: int, weight: Array = None, bias: Array = None, eps: float = 1e-5
 ) -> Array:
-    """Mean 0 and variance 1 over each group of channels."""
+    """Mean 0 and variance 1 over each group of channels.
+
+    Like torch, which multiplies before it subtracts the mean, where that shows: by an infinite weight.
+    """
     parts = x.reshape(x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:])
-    mean, variance = _moments(parts, tuple(range(2, parts.ndim)))
-    normalized = ((parts - mean) / np.sqrt(variance + eps)).reshape(x.shape)
-    by_channel = (-1, *(1,) * (x.ndim - 2))
-    return _scaled(normalized, *(one if one is None else one.reshape(by_channel) for one in (weight, bias)))
+    moments = _moments(parts, tuple(range(2, parts.ndim)))
+    mean, variance = (np.broadcast_to(one, parts.shape).reshape(x.shape) for one in moments)
+    by_channel, root = (-1, *(1,) * (x.ndim - 2)), np.sqrt(variance + eps)
+    weight, bias = (one if one is None else one.reshape(by_channel) for one in (weight, bias))
+    normalized = _scaled((x - mean) / root, weight, bias)
+    if weight is None:
+        return normalized
+    factor = weight / root
+    multiplied_first = _scaled(x * factor - mean * factor, None, bias)
+    return np.where(np.isinf(weight), multiplied_first, normalized)
 
 
 def batch_norm(

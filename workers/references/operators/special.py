@@ -50,6 +50,22 @@ def log_of_one_and_power(arrays: Array, x: Array) -> Array:
     return arrays.where(positive, x, 0.0) + log1p(arrays, power)
 
 
+def logaddexp(arrays: Array, x: Array, y: Array) -> Array:
+    """`log(exp(x) + exp(y))`; a derivative by the result would lose what a large result rounds away."""
+    return arrays.maximum(x, y) + log1p(arrays, arrays.exp(-_distance(arrays, x, y)))
+
+
+def logaddexp2(arrays: Array, x: Array, y: Array) -> Array:
+    """The same with powers of 2."""
+    return arrays.maximum(x, y) + log1p(arrays, arrays.exp2(-_distance(arrays, x, y))) / math.log(2.0)
+
+
+def _distance(arrays: Array, x: Array, y: Array) -> Array:
+    """`abs(x - y)`, of which equal infinities have 0."""
+    equal = arrays.isinf(x) & (x == y)
+    return arrays.abs(arrays.where(equal, 0.0, x) - arrays.where(equal, 0.0, y))
+
+
 def tanh(arrays: Array, x: Array) -> Array:
     """`tanh(x)`; XLA's own is up to 8 units in the last place off where it is nearly 1."""
     if arrays is np:
@@ -96,5 +112,7 @@ FORMULAS: Mapping[str, Formula] = {
     "erf": erf,
     "hypot": hypot,
     "log1p": log1p,
+    "logaddexp": logaddexp,
+    "logaddexp2": logaddexp2,
     "tanh": tanh,
 }
