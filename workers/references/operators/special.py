@@ -61,9 +61,9 @@ def logaddexp2(arrays: Array, x: Array, y: Array) -> Array:
 
 
 def _distance(arrays: Array, x: Array, y: Array) -> Array:
-    """`abs(x - y)`, of which equal infinities have 0."""
+    """The magnitude of `x - y`, of which equal infinities have 0."""
     equal = arrays.isinf(x) & (x == y)
-    return arrays.abs(arrays.where(equal, 0.0, x) - arrays.where(equal, 0.0, y))
+    return magnitude(arrays, arrays.where(equal, 0.0, x) - arrays.where(equal, 0.0, y))
 
 
 def tanh(arrays: Array, x: Array) -> Array:
