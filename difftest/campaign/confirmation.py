@@ -86,18 +86,22 @@ def _mismatches(comparison: Comparison) -> bool:
 
 
 def _far_off(comparison: Comparison, ratio: float) -> bool:
-    """Whether what a run shows first is no matter of noise, or so many times the noise.
-
-    An error that begins near the noise grows with the steps: all tensors of the first one's stage count.
-    """
+    """Whether what a run shows first is no matter of noise, or so many times the noise."""
     first = comparison.divergences[0]
-    return first.ratio is None or any(
-        measured.ratio >= ratio for measured in comparison.measurements if measured.stage is first.stage
+    return first.ratio is None or first.ratio >= ratio
+
+
+def _grows_far_off(comparison: Comparison) -> bool:
+    """Whether what a run shows first is far beyond noise in a later step, or another tensor of its stage."""
+    stage = comparison.divergences[0].stage
+    return any(
+        measured.ratio >= FAR_BEYOND_NOISE for measured in comparison.measurements if measured.stage is stage
     )
 
 
 def _is_clear(comparison: Comparison, explained: Callable[[Comparison], bool]) -> bool:
     """Whether more samples could hardly change what a comparison says."""
     if _mismatches(comparison):
-        return _far_off(comparison, CLEARLY * THRESHOLD) and explained(comparison)
+        clear = _far_off(comparison, CLEARLY * THRESHOLD) or _grows_far_off(comparison)
+        return clear and explained(comparison)
     return all(measured.ratio <= THRESHOLD / CLEARLY for measured in comparison.measurements)

@@ -104,10 +104,12 @@ def test_a_known_fault_far_beyond_the_noise_is_not_confirmed_again(tmp_path: Pat
     assert verdict_and_samples(tmp_path, 10 * FAR_BEYOND_NOISE, "an entry of the ledger") == ("diverge", [])
 
 
-def test_a_known_fault_that_grows_far_beyond_the_noise_is_not_confirmed_again(tmp_path: Path) -> None:
+def test_a_known_fault_that_grows_far_beyond_the_noise_is_clear_with_few_more_samples(tmp_path: Path) -> None:
     entry, near = "an entry of the ledger", 2 * THRESHOLD
-    assert verdict_and_samples(tmp_path, near, entry, growth=FAR_BEYOND_NOISE) == ("diverge", [])
-    assert verdict_and_samples(tmp_path, near, "", growth=FAR_BEYOND_NOISE)[1] == [*STEPS[1:]]
+    grows = verdict_and_samples(tmp_path, near, entry, noise_in_doubt={0: 1.0}, growth=FAR_BEYOND_NOISE)
+    assert grows == ("diverge", [STEPS[0]])
+    new = verdict_and_samples(tmp_path, near, "", noise_in_doubt={0: 1.0}, growth=FAR_BEYOND_NOISE)
+    assert new == ("diverge", [*STEPS])
 
 
 def test_a_known_fault_near_the_noise_must_persist_too(tmp_path: Path) -> None:
