@@ -170,8 +170,7 @@ VARIABLES = (
         values="a number of runs, 1 or more",
         meaning=(
             "How many times the oracle repeats a case with simulated rounding to measure the "
-            "noise floor. A run with more gets a deadline that is longer by the same "
-            "factor."
+            "noise floor. A run with more gets a deadline that is longer by the same factor."
         ),
         set_by="difftest",
         read_by=("workers.backends.oracle", "workers.isolate.limits"),

@@ -10,7 +10,7 @@ says.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Self, cast
 
 import torch
@@ -101,8 +101,7 @@ class Perturb(TorchDispatchMode):
         self._random = torch.Generator().manual_seed(seed)
         self._random_of_sums = torch.Generator().manual_seed(-1 - seed)  # other draws stay what they were
         self._place = place(seed)
-        self._errors = torch.empty(ERRORS if self._rounds_alike else 0, dtype=torch.float64)
-        self._errors.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(seed))
+        self._seed = seed
         self.greatest = 0.0
 
     def simulate(self, dtype: DType) -> None:
@@ -256,6 +255,12 @@ class Perturb(TorchDispatchMode):
         """Numbers drawn uniformly from [-1, 1), in the shape and dtype of `like`."""
         drawn = torch.empty(like.shape, dtype=like.dtype)
         return drawn.uniform_(-1.0, 1.0, generator=random or self._random)
+
+    @cached_property
+    def _errors(self) -> Tensor:
+        """The errors of what is rounded alike."""
+        errors = torch.empty(ERRORS, dtype=torch.float64)
+        return errors.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(self._seed))
 
     def _error_of(self, value: Tensor, random: torch.Generator | None = None) -> Tensor:
         """The same for a value; in float64 equal magnitudes have equal numbers: they are rounded alike.
