@@ -156,6 +156,21 @@ def test_a_long_product_has_the_noise_of_its_partial_sums_which_cancel(program: 
         assert 0.6 * real < torch.stack(squares).mean().sqrt() < 1.6 * real, name
 
 
+@pytest.mark.parametrize("operator", ["addmm", "addbmm", "addmv", "conv1d"])
+def test_a_product_that_begins_with_a_large_bias_has_the_noise_of_sums_as_large(operator: str) -> None:
+    one, other = (values(64, 96) - 1.0) * 2.0**-30, values(96, 8, seed=1) - 1.0
+    forms: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+        "addmm": torch.addmm,
+        "addbmm": lambda bias, one, other: torch.addbmm(bias, one[None], other[None]),
+        "addmv": lambda bias, one, other: torch.addmv(bias[0], one, other[:, 0]),
+        "conv1d": lambda bias, one, other: torch.conv1d(one[:, :, None], other.T[:, :, None], bias[0]),
+    }
+    bias = torch.ones(1, 64 if operator == "addmv" else 8, dtype=torch.float64)
+    apart = noise(forms[operator], bias * 0.0, one, other)
+    assert apart < 2.0**-24 * UNIT
+    assert 2 * UNIT < noise(forms[operator], bias, one, other) < 2 * math.sqrt(96) * UNIT
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("groups", "stride"), [(1, 1), (2, 1), (1, 2)])
 def test_a_convolution_and_its_gradients_have_the_noise_of_their_partial_sums(

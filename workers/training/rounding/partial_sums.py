@@ -25,20 +25,34 @@ def partial_sums(
         return ()
     if name in CONVOLUTIONS:
         return CONVOLUTIONS[name](at, args)
-    size = PRODUCTS[name](at, *args[-2:])
-    alpha = options.get("alpha", 1.0)
-    return (size if size is None or alpha == 1.0 else size.mul_(alpha),)
+    return (_product(name, at, args, options),)
+
+
+def _product(name: str, at: float, args: Sequence[Any], options: Mapping[str, Any]) -> Tensor | None:
+    """A partial sum of a product, begun with what it is added to, times the root of their number.
+
+    Its square is in the mean over all places the sum of the squares of the partial sums. None if there are
+    few terms.
+    """
+    *added, one, other = args
+    found = PRODUCTS[name](at, one, other)
+    if found is None:
+        return None
+    size, number = found
+    if added:
+        size = size.mul_(options.get("alpha", 1.0)) + added[0] * options.get("beta", 1.0)
+    return size.mul_(math.sqrt(number))
 
 
 def _convolution(at: float, args: Sequence[Any]) -> tuple[Tensor | None]:
     """The size of the partial sums of `aten::convolution` at a place from 0 to 1; None if they are few."""
-    inputs, weight, _, stride, *rest = args
+    inputs, weight, bias, stride, *rest = args
     transposed, groups = rest[2], rest[-1]
     part, terms = _weight_up_to(at, weight, groups if transposed else 0)
     partial_sums = _partial_sums(terms, stride if transposed else ())
     if not partial_sums:
         return (None,)
-    return (torch.ops.aten.convolution(inputs, part, None, stride, *rest).mul_(partial_sums),)
+    return (torch.ops.aten.convolution(inputs, part, bias, stride, *rest).mul_(partial_sums),)
 
 
 def _convolution_backward(

@@ -1,7 +1,8 @@
 """The partial sums of products: how large they are, which says how far adding term by term may be off.
 
 torch and XLA on CPU add up to some 256 products one after another, in float32 where the dtype is a half type.
-Each partial sum is rounded, however little of it is left in the result.
+Each partial sum is rounded, however little of it is left in the result. Where a product is added to a bias,
+the sum may begin with the bias, so that each partial sum is as large.
 
 A simulated run looks at one place of the sum, and further runs at other places: that costs half a product.
 All partial sums would need as much memory as there are terms. Over 8 to 256 terms in float32, the real errors
@@ -25,30 +26,26 @@ def place(seed: int) -> float:
     return (0.5 + seed * GOLDEN) % 1.0
 
 
-def _partial(at: float, one: Tensor, other: Tensor) -> Tensor | None:
-    """A partial sum of each element of `one @ other`, times the root of their number.
-
-    Its square is in the mean over all places the sum of the squares of the partial sums. None if there are
-    few terms.
-    """
-    partial_sums = one.shape[-1] - 1  # the last is the element itself, whose rounding every operator has
-    if partial_sums < FEW_TERMS:
+def _partial(at: float, one: Tensor, other: Tensor) -> tuple[Tensor, int] | None:
+    """A partial sum of each element of `one @ other`, and the number of partial sums; None for few terms."""
+    number = one.shape[-1] - 1  # the last is the element itself, whose rounding every operator has
+    if number < FEW_TERMS:
         return None
-    end = 1 + int(at * partial_sums)
-    return (one[..., :end] @ other[..., :end, :]).mul_(math.sqrt(partial_sums))
+    end = 1 + int(at * number)
+    return one[..., :end] @ other[..., :end, :], number
 
 
-def _matrix_vector(at: float, matrix: Tensor, vector: Tensor) -> Tensor | None:
-    size = _partial(at, matrix, vector.unsqueeze(-1))
-    return None if size is None else size.squeeze(-1)
+def _matrix_vector(at: float, matrix: Tensor, vector: Tensor) -> tuple[Tensor, int] | None:
+    found = _partial(at, matrix, vector.unsqueeze(-1))
+    return found and (found[0].squeeze(-1), found[1])
 
 
-def _dot(at: float, one: Tensor, other: Tensor) -> Tensor | None:
-    size = _matrix_vector(at, one.unsqueeze(0), other)
-    return None if size is None else size.squeeze(0)
+def _dot(at: float, one: Tensor, other: Tensor) -> tuple[Tensor, int] | None:
+    found = _matrix_vector(at, one.unsqueeze(0), other)
+    return found and (found[0].squeeze(0), found[1])
 
 
-PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], Tensor | None]] = {
+PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], tuple[Tensor, int] | None]] = {
     "mm": _partial,
     "bmm": _partial,
     "mv": _matrix_vector,
@@ -58,4 +55,4 @@ PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], Tensor | None]] = {
     "addbmm": lambda at, one, other: _partial(at, one.movedim(0, 1).flatten(1), other.flatten(0, 1)),
     "addmv": _matrix_vector,
 }
-"""The size of the partial sums from a place and both factors, which are the last two arguments."""
+"""A partial sum and their number, from a place and both factors, which are the last two arguments."""
