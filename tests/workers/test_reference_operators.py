@@ -18,7 +18,7 @@ from sample_programs import a_program
 
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data
-from difftest.cases.layers.operator import Operand, Operator, Reference
+from difftest.cases.layers.operator import Items, Operand, Operator, Reference
 from difftest.cases.layout import Replicate
 from difftest.cases.twins import twin
 from difftest.findings.ledger import read_ledger
@@ -316,6 +316,31 @@ def test_gradients_at_an_origin_are_torchs_and_others_are_the_definitions() -> N
     origin, elsewhere = step[Stage.BACKWARD, "0.input"].pieces[0]
     assert origin == 7.0
     assert elsewhere == pytest.approx(numbers.cotangent(case, "0.output", (2,))[1] / 2)
+
+
+@pytest.mark.slow
+def test_nan_that_meets_a_derivative_of_zero_is_torchs_and_a_number_is_not() -> None:
+    needs("jax")
+    given = {"input": Operand(shape=(3,), values=(0.0, 1.0, 2.0))}
+    least = Operator(
+        operator="amin",
+        call="torch.amin",
+        operands=given,
+        arguments=(Reference(name="input"), Items(items=(0,))),
+    )
+    twice = Reference(name="0.output"), Reference(name="0.output")
+    at_origin = Operator(operator="atan2", call="torch.atan2", operands={}, arguments=twice)
+    case = a_program(least, at_origin, mesh=(("dp", 1),))
+    of_torch = {
+        (Stage.FORWARD, "1.output"): np.zeros(()),
+        (Stage.BACKWARD, "0.input"): np.array([7.0, math.nan, 7.0]),
+    }
+    placed = {
+        at: Sharded(shape=value.shape, dtype="float64", placements=(Replicate(),), pieces={0: value})
+        for at, value in of_torch.items()
+    }
+    (step,) = definition.defined(case, Trace(steps=(placed,))).steps
+    np.testing.assert_array_equal(step[Stage.BACKWARD, "0.input"].pieces[0], [7.0, math.nan, 0.0])
 
 
 @pytest.mark.slow

@@ -61,7 +61,9 @@ def _program(case: Case, of_torch: Trace) -> Trace:
 
     At infinities and NaN, such as a remainder by zero, a derivative is what the way in which a formula is
     written makes it, so that there gradients are torch's. So is an element of a gradient that is not finite:
-    there the formula has a pole, as a root at 0, or no derivative at all, as `atan2` at the origin.
+    there the formula has a pole, as a root at 0, or no derivative at all, as `atan2` at the origin. If there
+    is one, what is NaN in torch and 0 by the definition is torch's too: a derivative of 0 passes NaN on where
+    it is a factor, and not where it is a choice.
 
     `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
     campaign counts such a case as refused, with this reason.
@@ -97,12 +99,14 @@ def _put_passes(
 
 
 def _completed(gradients: Mapping[str, Floats], of_torch: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The gradients that torch has too, with torch's elements where they are not finite."""
-    return {
-        name: np.where(np.isfinite(gradient), gradient, of_torch[name])
-        for name, gradient in gradients.items()
-        if name in of_torch
-    }
+    """The gradients that torch has too, with torch's elements where `_program` says so."""
+    some_are_not_finite = not all(np.isfinite(gradient).all() for gradient in gradients.values())
+
+    def own(gradient: Floats, there: Floats) -> Floats:
+        passed_on = some_are_not_finite & (gradient == 0.0) & np.isnan(there)
+        return np.where(np.isfinite(gradient) & ~passed_on, gradient, there)
+
+    return {name: own(gradient, of_torch[name]) for name, gradient in gradients.items() if name in of_torch}
 
 
 def _summed(parts: Sequence[Pass]) -> dict[str, Floats]:
