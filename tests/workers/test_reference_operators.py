@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
 from in_part import runs_often
 from installed_packages import needs
@@ -35,6 +36,8 @@ from workers.references import definition, operators
 from workers.references.operators import named
 
 SEED, PROGRAMS = 7, 60
+
+Floats = npt.NDArray[np.float64]
 
 
 def test_every_named_operator_is_a_function_of_numpy_and_no_operator_has_two_definitions() -> None:
@@ -150,7 +153,7 @@ def test_what_is_written_into_a_given_tensor_has_no_loss() -> None:
         weights = numbers.weights(case)
         computed = operators.results(case, weights, np)
         assert (computed["0.output"] == -weights["0.input"]).all()
-        assert (operators.loss(case, computed, np) is not None) == has_loss
+        assert bool(operators.cotangents(case, computed)) == has_loss
 
 
 def defined(entry: OperatorEntry) -> Iterator[tuple[Case, Sample]]:
@@ -289,6 +292,20 @@ def test_the_derivative_of_a_logarithm_of_a_sum_does_not_lose_what_a_large_resul
         assert float(share(1e8)) == 0.5
 
 
+def test_the_logarithm_of_one_and_a_number_is_accurate_where_xla_compiles_it() -> None:
+    needs("jax")
+    jax = importlib.import_module("jax")
+    random = np.random.default_rng(0)
+    values = np.concatenate(
+        [10.0 ** random.uniform(-12, 4, 4096), -(10.0 ** random.uniform(-12, -1e-3, 4096))]
+    )
+    with jax.experimental.enable_x64():
+        formula = operators.function("torch.log1p")
+        assert formula is not None
+        result = np.asarray(jax.jit(functools.partial(formula, jax.numpy))(values))
+    assert np.abs(result / np.log1p(values) - 1.0).max() < 8 * 2.0**-53
+
+
 def test_a_normalization_of_groups_has_torchs_order_at_an_infinite_weight() -> None:
     formula = operators.function("torch.nn.functional.group_norm")
     assert formula is not None
@@ -299,48 +316,73 @@ def test_a_normalization_of_groups_has_torchs_order_at_an_infinite_weight() -> N
     assert result[0, 1:].tolist() == pytest.approx([0.0, 0.0, 2.0])
 
 
+def gradient_beside(of_torch: Floats, *layers: Operator) -> Floats:
+    """The gradient of the first operator's `input` by the definitions, where torch's is this."""
+    case = a_program(*layers, mesh=(("dp", 1),))
+    placed = Sharded(
+        shape=of_torch.shape, dtype="float64", placements=(Replicate(),), pieces={0: np.asarray(of_torch)}
+    )
+    (step,) = definition.defined(case, Trace(steps=({(Stage.BACKWARD, "0.input"): placed},))).steps
+    return step[Stage.BACKWARD, "0.input"].pieces[0]
+
+
+def of_two(operator: str, *values: tuple[float, ...]) -> Operator:
+    """An operator of `input` and `other` with these values; without values, of the first result twice."""
+    operands = {
+        name: Operand(shape=(len(own),), values=own)
+        for name, own in zip(("input", "other"), values, strict=False)
+    }
+    arguments = tuple(Reference(name=name) for name in operands) or (Reference(name="0.output"),) * 2
+    return Operator(operator=operator, call=f"torch.{operator}", operands=operands, arguments=arguments)
+
+
 @pytest.mark.slow
 def test_gradients_at_an_origin_are_torchs_and_others_are_the_definitions() -> None:
     needs("jax")
-    both = {
-        "input": Operand(shape=(2,), values=(0.0, 1.0)),
-        "other": Operand(shape=(2,), values=(0.0, 1.0)),
-    }
-    arguments = Reference(name="input"), Reference(name="other")
-    case = a_program(
-        Operator(operator="atan2", call="torch.atan2", operands=both, arguments=arguments), mesh=(("dp", 1),)
-    )
-    placed = Sharded(shape=(2,), dtype="float64", placements=(Replicate(),), pieces={0: np.full(2, 7.0)})
-    names = (Stage.FORWARD, "0.output"), (Stage.BACKWARD, "0.input"), (Stage.BACKWARD, "0.other")
-    (step,) = definition.defined(case, Trace(steps=(dict.fromkeys(names, placed),))).steps
-    origin, elsewhere = step[Stage.BACKWARD, "0.input"].pieces[0]
+    angle = of_two("atan2", (0.0, 1.0), (0.0, 1.0))
+    origin, elsewhere = gradient_beside(np.full(2, 7.0), angle)
     assert origin == 7.0
-    assert elsewhere == pytest.approx(numbers.cotangent(case, "0.output", (2,))[1] / 2)
+    cotangent = numbers.cotangent(a_program(angle, mesh=(("dp", 1),)), "0.output", (2,))
+    assert elsewhere == pytest.approx(cotangent[1] / 2)
 
 
 @pytest.mark.slow
 def test_nan_that_meets_a_derivative_of_zero_is_torchs_and_a_number_is_not() -> None:
+    """The least element is 0, of which `atan2` has no derivative."""
     needs("jax")
     given = {"input": Operand(shape=(3,), values=(0.0, 1.0, 2.0))}
-    least = Operator(
-        operator="amin",
-        call="torch.amin",
-        operands=given,
-        arguments=(Reference(name="input"), Items(items=(0,))),
+    along = Reference(name="input"), Items(items=(0,))
+    least = Operator(operator="amin", call="torch.amin", operands=given, arguments=along)
+    gradient = gradient_beside(np.array([7.0, math.nan, 7.0]), least, of_two("atan2"))
+    np.testing.assert_array_equal(gradient, [7.0, math.nan, 0.0])
+
+
+@pytest.mark.slow
+def test_nan_behind_a_derivative_of_zero_is_torchs_where_a_later_operator_has_none() -> None:
+    """`copysign` has the derivative 0 at 0, behind which `atan2` has none."""
+    needs("jax")
+    signed, nan = of_two("copysign", (0.0, 1.0), (1.0, 1.0)), np.full(2, math.nan)
+    assert math.isnan(gradient_beside(nan, signed, of_two("atan2"))[0])
+    assert gradient_beside(nan, signed)[0] == 0.0
+
+
+@pytest.mark.slow
+def test_gradients_beside_a_product_of_no_columns_are_the_drawn_numbers() -> None:
+    """XLA lays a constant out wrong there (`constant_beside_empty_product_on_xla`)."""
+    needs("jax")
+
+    def of(operator: str, operands: dict[str, tuple[int, ...]], *names: str) -> Operator:
+        given = {name: Operand(shape=shape) for name, shape in operands.items()}
+        arguments = tuple(map(Reference, names))
+        return Operator(operator=operator, call=f"torch.{operator}", operands=given, arguments=arguments)
+
+    layers = (
+        of("neg", {"input": (5, 10)}, "input"),
+        of("mm", {"input": (0, 5)}, "input", "0.output"),
+        of("mm", {"input": (5, 0)}, "input", "1.output"),
     )
-    twice = Reference(name="0.output"), Reference(name="0.output")
-    at_origin = Operator(operator="atan2", call="torch.atan2", operands={}, arguments=twice)
-    case = a_program(least, at_origin, mesh=(("dp", 1),))
-    of_torch = {
-        (Stage.FORWARD, "1.output"): np.zeros(()),
-        (Stage.BACKWARD, "0.input"): np.array([7.0, math.nan, 7.0]),
-    }
-    placed = {
-        at: Sharded(shape=value.shape, dtype="float64", placements=(Replicate(),), pieces={0: value})
-        for at, value in of_torch.items()
-    }
-    (step,) = definition.defined(case, Trace(steps=(placed,))).steps
-    np.testing.assert_array_equal(step[Stage.BACKWARD, "0.input"].pieces[0], [7.0, math.nan, 0.0])
+    cotangent = numbers.cotangent(a_program(*layers, mesh=(("dp", 1),)), "0.output", (5, 10))
+    np.testing.assert_array_equal(gradient_beside(np.zeros((5, 10)), *layers), -cotangent)
 
 
 @pytest.mark.slow

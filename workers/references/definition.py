@@ -19,7 +19,7 @@ from difftest.judge.outcome import Sharded, Tensors, Trace
 from difftest.judge.stage import Stage
 from workers.references import operators, passes, updates
 from workers.references.optimizers import Floats
-from workers.references.passes import Pass, Passes
+from workers.references.passes import Pass, Passes, Program
 
 COMPUTED = "definitions"
 """The key of the environment that says what was computed, and by what."""
@@ -62,8 +62,8 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     At infinities and NaN, such as a remainder by zero, a derivative is what the way in which a formula is
     written makes it, so that there gradients are torch's. So is an element of a gradient that is not finite:
     there the formula has a pole, as a root at 0, or no derivative at all, as `atan2` at the origin. If there
-    is one, what is NaN in torch and 0 by the definition is torch's too: a derivative of 0 passes NaN on where
-    it is a factor, and not where it is a choice.
+    is one, of an operand or of a result, what is NaN in torch and 0 by the definition is torch's too: a
+    derivative of 0 passes NaN on where it is a factor, and not where it is a choice.
 
     `UnsupportedError` where a definition fails: that is a fault of the definition, and none of torch. The
     campaign counts such a case as refused, with this reason.
@@ -71,15 +71,15 @@ def _program(case: Case, of_torch: Trace) -> Trace:
     (step,) = (dict(step) for step in of_torch.steps)
     weights = {name: np.asarray(value) for name, value in numbers.weights(case).items()}
     try:
-        results, loss, gradients = passes.of_program(case, weights)
+        program = passes.of_program(case, weights)
     except Exception as error:
         msg = f"{FAILED}: {type(error).__name__}: {error}"
         raise UnsupportedError(msg) from error
-    _put(step, Stage.FORWARD, {**results, "loss": loss})
-    values = (*weights.values(), *results.values(), loss)
+    _put(step, Stage.FORWARD, {**program.results, "loss": program.loss})
+    values = (*weights.values(), *program.results.values(), program.loss)
     finite = all(np.isfinite(value).all() for value in values)
     if finite:
-        _put(step, Stage.BACKWARD, _completed(gradients, _values(step, Stage.BACKWARD)))
+        _put(step, Stage.BACKWARD, _completed(program, _values(step, Stage.BACKWARD)))
     computed = f"operators{'' if finite else ' without derivatives'} by {passes.makers()}"
     environment = {**of_torch.environment, COMPUTED: computed}
     return dataclasses.replace(of_torch, steps=(step,), environment=environment)
@@ -98,15 +98,20 @@ def _put_passes(
         _put(tensors, Stage.BACKWARD, _summed(parts))
 
 
-def _completed(gradients: Mapping[str, Floats], of_torch: Mapping[str, Floats]) -> dict[str, Floats]:
+def _completed(program: Program, of_torch: Mapping[str, Floats]) -> dict[str, Floats]:
     """The gradients that torch has too, with torch's elements where `_program` says so."""
-    some_are_not_finite = not all(np.isfinite(gradient).all() for gradient in gradients.values())
+    every = (*program.gradients.values(), *program.of_results.values())
+    some_are_not_finite = not all(np.isfinite(gradient).all() for gradient in every)
 
     def own(gradient: Floats, there: Floats) -> Floats:
         passed_on = some_are_not_finite & (gradient == 0.0) & np.isnan(there)
         return np.where(np.isfinite(gradient) & ~passed_on, gradient, there)
 
-    return {name: own(gradient, of_torch[name]) for name, gradient in gradients.items() if name in of_torch}
+    return {
+        name: own(gradient, of_torch[name])
+        for name, gradient in program.gradients.items()
+        if name in of_torch
+    }
 
 
 def _summed(parts: Sequence[Pass]) -> dict[str, Floats]:

@@ -46,22 +46,39 @@ def makers() -> str:
     return f"{name} {installed.version(name)}"
 
 
-def of_program(
-    case: Case, weights: Mapping[str, Floats]
-) -> tuple[Mapping[str, Floats], Floats, Mapping[str, Floats]]:
-    """The results of a program and its loss by numpy, and by JAX the gradients of its operands."""
+class Program(NamedTuple):
+    """The results and the loss of a program of operators, and the gradients of its operands and its results.
+
+    There are no gradients without JAX.
+    """
+
+    results: Mapping[str, Floats]
+    loss: Floats
+    gradients: Mapping[str, Floats]
+    of_results: Mapping[str, Floats]
+
+
+def of_program(case: Case, weights: Mapping[str, Floats]) -> Program:
+    """A program's results and its loss by numpy, and gradients by JAX.
+
+    JAX is given all numbers as arguments: XLA:CPU computes with constants while it compiles, and lays them
+    out wrong (`difftest/findings/known/constant_beside_empty_product_on_xla.py`).
+    """
     with np.errstate(all="ignore"):  # operands may be where an operator is not defined
         results = {name: np.asarray(value) for name, value in operators.results(case, weights, np).items()}
-        loss = operators.loss(case, results, np)
-    if loss is None or not installed.version("jax"):
-        return results, np.asarray(0.0 if loss is None else loss), {}
+        cotangents = operators.cotangents(case, results)
+        loss = np.asarray(operators.loss(results, cotangents))
+    if not cotangents or not installed.version("jax"):
+        return Program(results, loss, {}, {})
     jax = _jax()
 
-    def differentiated(operands: Mapping[str, Array]) -> Array:
-        return operators.loss(case, operators.results(case, operands, jax.numpy), jax.numpy)
+    def differentiated(operands: Mapping[str, Array], zeros: Mapping[str, Array], drawn: Array) -> Array:
+        return operators.loss(operators.results(case, operands, jax.numpy, zeros), drawn)
 
-    gradients = jax.jit(jax.grad(differentiated))(dict(weights))
-    return results, np.asarray(loss), {name: np.asarray(gradient) for name, gradient in gradients.items()}
+    zeros = {name: np.zeros(value.shape) for name, value in results.items() if value.dtype.kind == "f"}
+    gradients = jax.jit(jax.grad(differentiated, argnums=(0, 1)))(dict(weights), zeros, cotangents)
+    own, of_results = ({name: np.asarray(value) for name, value in one.items()} for one in gradients)
+    return Program(results, loss, own, of_results)
 
 
 def _jax() -> Any:  # noqa: ANN401  a module

@@ -14,6 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers.operator import Argument, Items, Named, Operator, Reference, full_name
 from difftest.ground import plugins
 from workers.references.layers import Array
+from workers.references.optimizers import Floats
 
 Formula: TypeAlias = Callable[..., Any]
 """The result of an operator, or a tuple of several: of the module of arrays, and torch's own arguments."""
@@ -171,16 +172,29 @@ def _unfit(layer: Operator, name: str, argument: Argument) -> bool:
     return False
 
 
-def results(case: Case, weights: Mapping[str, Array], np: Any) -> dict[str, Array]:  # noqa: ANN401  a module
-    """The results of every operator by full name, such as `0.output`, or `0.output.1` of several."""
+def results(
+    case: Case,
+    weights: Mapping[str, Array],
+    np: Any,  # noqa: ANN401  a module
+    zeros: Mapping[str, Array] = {},
+) -> dict[str, Array]:
+    """The results of every operator by full name, such as `0.output`, or `0.output.1` of several.
+
+    `zeros` are subtracted from the results of their names, which changes nothing: the gradient of a result is
+    that of its zeros, with the other sign.
+    """
     tensors = dict(weights)
     for path, layer in case.model.operators.items():
         result = _result(path, layer, tensors, np)
-        parts = result if isinstance(result, tuple) else (result,)
-        if layer.form == "inplace":
-            tensors[full_name(path, next(layer.references()))] = parts[0]
         several = isinstance(result, tuple)
-        tensors |= {f"{path}.output" + f".{at}" * several: part for at, part in enumerate(parts)}
+        parts = {
+            f"{path}.output" + f".{at}" * several: part
+            for at, part in enumerate(result if several else (result,))
+        }
+        parts |= {name: part - zeros[name] for name, part in parts.items() if name in zeros}
+        if layer.form == "inplace":
+            tensors[full_name(path, next(layer.references()))] = next(iter(parts.values()))
+        tensors |= parts
     return {name: value for name, value in tensors.items() if name not in weights}
 
 
@@ -208,16 +222,19 @@ def _result(path: str, layer: Operator, tensors: Mapping[str, Array], np: Any) -
     return definition(np, *map(given, layer.arguments), **options)
 
 
-def loss(case: Case, computed: Mapping[str, Array], np: Any) -> Array:  # noqa: ANN401  a module
-    """The sum of the results that have a gradient, times their drawn numbers; None where none has one."""
+def cotangents(case: Case, computed: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The drawn numbers that the results with a gradient are multiplied by in the loss."""
     tracked = _tracked(case)
-    used = {
-        name: value
+    return {
+        name: numbers.cotangent(case, name, value.shape)
         for name, value in computed.items()
-        if np.issubdtype(value.dtype, np.floating) and name.partition(".output")[0] in tracked
+        if value.dtype.kind == "f" and name.partition(".output")[0] in tracked
     }
-    parts = [(value * numbers.cotangent(case, name, value.shape)).sum() for name, value in used.items()]
-    return sum(parts) if parts else None
+
+
+def loss(computed: Mapping[str, Array], cotangents: Mapping[str, Array]) -> Array:
+    """The sum of the results with a gradient times their numbers; 0.0 where none has one."""
+    return sum(((computed[name] * drawn).sum() for name, drawn in cotangents.items()), start=0.0)
 
 
 def _tracked(case: Case) -> frozenset[str]:
