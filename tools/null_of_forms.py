@@ -3,10 +3,11 @@
 python -m tools.null_of_forms OUT SECONDS SEED RANKS BACKENDS [LEAST]
 
 Each case of the paths in turn runs as in `difftest selftest --null`, on a backend of either side, and one in
-four as a legal variant too. What differs is compared again with more noise. With LEAST only such cases run of
-which something was compared fewer than LEAST times on a side. Every case is a line of OUT/null.jsonl, so that
-the same command goes on where it was cut off. Its runs are lines of a corpus, which `difftest coverage OUT`
-counts. In the end, or with 0 SECONDS, the summary is printed.
+four as a legal variant too. What differs is compared again with more noise. With LEAST the candidate runs
+that has most of what was compared fewer than LEAST times on a side, and none where no candidate has any.
+Every case is a line of OUT/null.jsonl, so that the same command goes on where it was cut off. Its runs are
+lines of a corpus, which `difftest coverage OUT` counts. In the end, or with 0 SECONDS, the summary is
+printed.
 """
 
 import dataclasses
@@ -32,7 +33,8 @@ from difftest.jobs.proof.null_campaign import NullCampaign
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import CORPUS, Corpus
-from generators.cases import case_at
+from generators.cases import case_at, pool_at, spelling_stream
+from generators.options import spelled
 from workers.backends import candidates
 from workers.isolate import sandbox
 
@@ -88,17 +90,22 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
 
-def seldom(rows: Iterable[Mapping[str, Any]], case: Case, sides: Iterable[str], least: int) -> bool:
-    """Whether something that the case has was compared too seldom on one of the sides.
+@dataclass(kw_only=True)
+class Reached:
+    """How often each thing was tried and compared on each side."""
 
-    What was tried in vain is not.
-    """
-    tried, compared = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for row in rows:
-        tried.update((side, one) for side in row["sides"] for one in row["things"])
-        compared.update((side, one) for side in row["compared"] for one in row["things"])
-    places = [(side, one) for side in sides for one in things(case)]
-    return any(compared[at] < least and tried[at] < MOST_TRIES * least for at in places)
+    tried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    compared: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Counts one line."""
+        self.tried.update((side, one) for side in row["sides"] for one in row["things"])
+        self.compared.update((side, one) for side in row["compared"] for one in row["things"])
+
+    def seldom(self, case: Case, sides: Iterable[str], least: int) -> int:
+        """How many things of the case were compared too seldom, by side, but for what was tried in vain."""
+        places = [(side, one) for side in sides for one in things(case)]
+        return sum(self.compared[at] < least and self.tried[at] < MOST_TRIES * least for at in places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,24 +120,46 @@ class Campaigning:
 
     def check(self, end: float) -> None:
         """Checks cases from the first number on that has no line, until the time is over."""
-        backends, rows = self.runs.campaign.backends, lines(self.file)
         null = NullCampaign(
-            execute=self.runs.execute, backends=backends, ledger=read_ledger(), vary_every=VARY_EVERY
+            execute=self.runs.execute,
+            backends=self.runs.campaign.backends,
+            ledger=read_ledger(),
+            vary_every=VARY_EVERY,
         )
-        for number in count(max((row["number"] + 1 for row in rows if row["seed"] == self.seed), default=0)):
-            path = PATHS[number % len(PATHS)]
-            case = case_at(self.seed, number, paths=(path,), max_world_size=self.ranks)
-            sides = sorted({one.SIDE for one in backends.values() if not one.unsupported(case)})
+        reached, begin = Reached(), 0
+        for row in lines(self.file):
+            reached.add(row)
+            begin = max(begin, row["number"] + 1) if row["seed"] == self.seed else begin
+        for number in count(begin):
             if time.monotonic() > end:
                 return
-            if self.least and not seldom(rows, case, sides, self.least):
+            case = self._case(number, reached)
+            if case is None:
                 continue
             check = null.check((number, case))
             row = {"seed": self.seed, "number": number, "case": case.id, "things": things(case)}
-            row |= {"sides": sides, "compared": self.runs.record(number, case), "unchecked": check.unchecked}
-            rows.append({**row, "rows": [dataclasses.asdict(one) for one in check.rows]})
+            row |= {"sides": self._sides(case), "compared": self.runs.record(number, case)}
+            row |= {"unchecked": check.unchecked, "rows": [dataclasses.asdict(one) for one in check.rows]}
+            if any(one.false for one in check.rows):
+                row["json"] = case.to_json().decode()
+            reached.add(row)
             with self.file.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+                file.write(json.dumps(row) + "\n")
+
+    def _case(self, number: int, reached: Reached) -> Case | None:
+        """The case of a number, the paths taking turns; None if it has nothing that is wanted."""
+        turn, position = divmod(number, len(PATHS))
+        path = PATHS[position]
+        if not self.least:
+            return case_at(self.seed, turn, paths=(path,), max_world_size=self.ranks)
+        pool = pool_at(self.seed, turn, path=path, max_world_size=self.ranks)
+        candidates = [spelled(one, spelling_stream(self.seed, turn)) for one in pool]
+        wanted = [reached.seldom(one, self._sides(one), self.least) for one in candidates]
+        return candidates[wanted.index(max(wanted))] if any(wanted) else None
+
+    def _sides(self, case: Case) -> list[str]:
+        backends = self.runs.campaign.backends.values()
+        return sorted({one.SIDE for one in backends if not one.unsupported(case)})
 
 
 def summary(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
