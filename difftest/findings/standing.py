@@ -50,8 +50,7 @@ def standing(finding: Finding) -> Standing:
         return Standing.REPORTED if reported_at(finding.upstream) else Standing.UNDERSTOOD
     if finding.divergence.symptom is Symptom.UNDEFINED:
         return Standing.LEFT_OPEN
-    repeated = finding.returned[1] or finding.stable[1]
-    return Standing.UNSTABLE if repeated and not steady(finding) else Standing.UNKNOWN
+    return Standing.UNSTABLE if finding.repeats[1] and not steady(finding) else Standing.UNKNOWN
 
 
 def of_cause(cause: Cause) -> Standing:

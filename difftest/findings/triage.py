@@ -120,7 +120,7 @@ def status(fingerprint: str, shown: Sequence[str]) -> Status:
 
 def steady(finding: Finding) -> bool:
     """Whether a finding comes back often enough for a report, in its last triage or else when it was new."""
-    back, times = finding.returned if finding.returned[1] else finding.stable
+    back, times = finding.repeats
     return times > 0 and back >= STABLE_LEAST * times
 
 

@@ -97,6 +97,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         """Calls a known fault by the name that it has now; files of earlier versions have another."""
         msgspec.structs.force_setattr(self, "upstream", current_name(self.upstream))
 
+    @property
+    def repeats(self) -> tuple[Count, Count]:
+        """In how many of how many runs it came back: in its last triage, else when it was new."""
+        return self.returned if self.returned[1] else self.stable
+
     def new_to(self, campaign: str) -> bool:
         """Whether `campaign` has to announce it as new, or does so again today."""
         return self.new_in is not None and (not self.announced or self.new_in[0] == campaign)

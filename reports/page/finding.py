@@ -9,13 +9,13 @@ from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
 from difftest.findings.faults import SCRIPTS, reported_at
+from difftest.findings.reportable import tracker
 from difftest.findings.standing import Standing, in_words, of_cause
 from difftest.judge.divergence import Divergence
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
-from reports.draft.tracker import tracker
 from reports.page.curves import CurveDrawing, drawing
 from reports.page.grid import of_pieces
 from reports.page.head import SHOWN_PACKAGES
@@ -111,7 +111,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str, nights: Mapping[st
 def _summary(report: Report, cause: Cause, case: Case | None, nights: Mapping[str, str]) -> Iterator[str]:
     """The facts beside the title, as short texts."""
     finding = cause.finding
-    back, repeats = finding.returned if finding.returned[1] else finding.stable
+    back, repeats = finding.repeats
     yield ", ".join(map(report.spoken, cause.backends))
     if case:
         yield str(case.layout.mesh)

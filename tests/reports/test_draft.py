@@ -14,9 +14,10 @@ from samples import a_case
 from sentences import replaced
 
 from difftest.commands.draft import command
+from difftest.findings.reportable import refusal, releases_of, tracker
 from difftest.findings.titles import title
 from difftest.ground import installed
-from difftest.jobs.filing import quotations
+from difftest.jobs.filing import draft
 from difftest.judge.blame import layer
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -26,10 +27,7 @@ from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft
 from reports.draft.markup import fenced
-from reports.draft.refusal import refusal
-from reports.draft.releases import releases_of
 from reports.draft.rendering import render, trackers
-from reports.draft.tracker import tracker
 from reports.tracebacks import last_line, without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
@@ -102,6 +100,10 @@ def drafted(finding: Finding, name: str, **more: Any) -> str:  # noqa: ANN401
         **more,
     }
     return render(Draft(finding=finding, case=a_case(), **fields), name)
+
+
+def refused(finding: Finding) -> str | None:
+    return refusal(finding, releases_of(finding))
 
 
 def test_every_tracker_has_a_template() -> None:
@@ -305,28 +307,28 @@ def test_text_of_a_log_cannot_leave_its_block_or_mention_people() -> None:
 
 
 def test_unstable_and_fixed_findings_are_refused_with_the_reason() -> None:
-    assert refusal(a_finding()) is None
-    assert "1 of 2" in (refusal(a_finding(stable=(1, 2))) or "")
-    assert "never repeated" in (refusal(a_finding(stable=(0, 0))) or "")
-    assert "FIXED" in (refusal(a_finding(status="FIXED", stable=(2, 2))) or "")
-    assert refusal(a_finding(stable=(0, 2), status="REPRODUCED", returned=(3, 3))) is None
+    assert refused(a_finding()) is None
+    assert "1 of 2" in (refused(a_finding(stable=(1, 2))) or "")
+    assert "never repeated" in (refused(a_finding(stable=(0, 0))) or "")
+    assert "FIXED" in (refused(a_finding(status="FIXED", stable=(2, 2))) or "")
+    assert refused(a_finding(stable=(0, 2), status="REPRODUCED", returned=(3, 3))) is None
 
 
 def test_a_reported_finding_is_refused_with_its_address_and_one_with_a_script_alone_is_not() -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
-    assert refusal(a_finding(upstream=issue)) == f"it is reported already: {issue}"
-    assert refusal(a_finding(upstream="difftest/findings/known/tie_broken_by_parallelize_module.py")) is None
+    assert refused(a_finding(upstream=issue)) == f"it is reported already: {issue}"
+    assert refused(a_finding(upstream="difftest/findings/known/tie_broken_by_parallelize_module.py")) is None
     listed = "https://github.com/pytorch/xla/issues/7042"
     on_xla = a_finding(side="xla", upstream="difftest/findings/known/tie_broken_by_to_on_xla.py")
-    assert refusal(on_xla) == f"it is reported already: {listed}", "the list of faults has the issue"
+    assert refused(on_xla) == f"it is reported already: {listed}", "the list of faults has the issue"
 
 
 def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
     expected = "it is fixed in torch 2.15.0, the newest release"
-    assert refusal(a_finding(releases={"torch 2.15.0": "fixed"})) == expected
-    assert refusal(a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py")) == expected
-    assert refusal(a_finding(releases={"torch 2.15.0": "alive"})) is None
-    assert refusal(a_finding(releases={"torch_xla 2.15.0": "fixed"})) is None
+    assert refused(a_finding(releases={"torch 2.15.0": "fixed"})) == expected
+    assert refused(a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py")) == expected
+    assert refused(a_finding(releases={"torch 2.15.0": "alive"})) is None
+    assert refused(a_finding(releases={"torch_xla 2.15.0": "fixed"})) is None
 
 
 def test_a_draft_says_on_which_releases_it_was_tried() -> None:
@@ -518,10 +520,10 @@ def test_versions_of_the_run_and_of_this_machine_are_labelled(
 ) -> None:
     monkeypatch.setattr(installed, "version", lambda package: f"{package} here")
     died = a_crash(environment={"torch": "2.8.0", "torch_xla": "2.8.0", "jaxlib": "0.6"})
-    versions = dict(quotations.versions(died, a_case()))
+    versions = dict(draft.versions(died, a_case()))
     assert (versions["torch (in the run)"], versions["jax (where this was drafted)"]) == ("2.8.0", "jax here")
     assert not {"PJRT device", "torch (where this was drafted)"} & set(versions)
-    reduced = dict(quotations.versions(msgspec.structs.replace(died, case="0" * 12), a_case()))
+    reduced = dict(draft.versions(msgspec.structs.replace(died, case="0" * 12), a_case()))
     assert reduced["torch (in the original case's run)"] == "2.8.0"
 
 
@@ -559,16 +561,16 @@ def test_an_unknown_device_is_not_made_up() -> None:
     died = a_crash(environment={"torch": "2.8.0"})
     assert "[CPU/TPU]: CPU\n" in drafted(died, "xla", reproducer=script), "the script ran here"
     assert "[CPU/TPU]: not known" in drafted(died, "xla", reproducer=script, ran_here=False)
-    assert ("PJRT device", "TPU") in quotations.versions(a_crash(environment={"device": "TPU"}), a_case())
-    assert "PJRT device" not in dict(quotations.versions(a_finding(environment={"device": "cpu"}), a_case()))
+    assert ("PJRT device", "TPU") in draft.versions(a_crash(environment={"device": "TPU"}), a_case())
+    assert "PJRT device" not in dict(draft.versions(a_finding(environment={"device": "cpu"}), a_case()))
 
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    monkeypatch.setattr(quotations, "collect_env", lambda _python: "PyTorch version: 2.9.0")
+    monkeypatch.setattr(draft, "collect_env", lambda _python: "PyTorch version: 2.9.0")
     corpus_ = Corpus(tmp_path)
     corpus_.prepare()
-    for number in range(quotations.MOST_A_DAY + 1):
+    for number in range(draft.MOST_A_DAY + 1):
         name = f"torch_dtensor-parameters-mismatch-0000000{number}"
         corpus_.save(a_finding(fingerprint=name), a_case())
         (corpus_.root / name / SCRIPT).write_text("import torch\n")
@@ -584,7 +586,7 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
         assert "--package torch --versions 2.9.0,2.15.0` tries it" in done.stderr
     done = CliRunner().invoke(command, [str(last)], standalone_mode=False)
     assert done.return_value == 1
-    assert f"{quotations.MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
+    assert f"{draft.MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
     assert not (last / "issue.md").exists()
     assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, (
         "its own draft does not count"
@@ -594,9 +596,9 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
 def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
     one, other, *_ = (corpus.root / name for name in corpus.fingerprints())
     (one / "issue.md").write_text("old")
-    assert quotations.limit_reached(other, 1)
+    assert draft.limit_reached(other, 1)
     os.utime(one / "issue.md", (time.time() - 2 * 86_400,) * 2)
-    assert quotations.limit_reached(other, 1) is None
+    assert draft.limit_reached(other, 1) is None
 
 
 def test_the_command_does_not_draft_a_reported_finding(corpus: Corpus) -> None:

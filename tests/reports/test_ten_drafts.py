@@ -25,6 +25,7 @@ from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature
 from difftest.findings.faults import KnownFault, read_faults
+from difftest.findings.reportable import releases_of
 from difftest.ground import made_environments
 from difftest.jobs.filing.block_sources import block_texts
 from difftest.jobs.filing.known_script import KnownScript, script_of
@@ -37,7 +38,6 @@ from difftest.judge.stage import Stage
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft, devices
-from reports.draft.releases import releases_of
 from reports.draft.rendering import MOST_FIRST, MOST_LINES, first_lines, render
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render as script

@@ -78,7 +78,7 @@ def task_of(subject: FindingTarget) -> Task:
     """The task of reducing a finding's own case for its own folder."""
     finding = subject.finding
     return Task(
-        case=subject.corpus.case(finding.fingerprint),
+        case=subject.original,
         backend=finding.divergence.backend,
         fingerprint=finding.fingerprint,
         tries=_tries(finding),
