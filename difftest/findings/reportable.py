@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from difftest.findings.faults import NEWEST, fixed_in, release_order, reported_at, tried_on
-from difftest.findings.triage import STABLE_LEAST, Status, steady
+from difftest.findings.triage import Status
 from difftest.judge.blame import beneath
 from difftest.judge.outcome import Symptom
 from difftest.records.evidence import REPLAYED
-from difftest.records.finding import Finding, State
+from difftest.records.finding import STABLE_LEAST, Finding, State
 
 COMPILER = re.compile(r"\bF(?:\d{4} [^\]\n]*)? external/xla/")
 """The line with which XLA's own sources end a process.
@@ -85,7 +85,7 @@ def refusal(finding: Finding, releases: Releases) -> str | None:
     back, times = finding.repeats
     if not times:
         return "it was never repeated in fresh processes"
-    if not steady(finding):
+    if not finding.steady:
         unstable = f"it is unstable: reproduced {back} of {times}"
         return f"{unstable}; a draft needs a share of at least {STABLE_LEAST:.2g}"
     if finding.status not in {"", Status.REPRODUCED}:

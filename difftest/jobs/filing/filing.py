@@ -46,13 +46,14 @@ class Filing(FindingTarget):
         if as_listed_today and not finding.upstream:
             entry = ledger.entry_of(finding, subject.original, utc_today())
             finding = subject.corpus.amend(finding.fingerprint, upstream=entry.upstream) if entry else finding
+        reason = reason_of(finding, subject.case, ledger)
         releases = releases_of(finding)
         return cls(
             finding=finding,
             case=subject.case,
             original=subject.original,
             folder=subject.folder,
-            reason=reason_of(finding, subject.case, ledger),
+            reason=reason,
             listed=known_script(finding.upstream),
             releases=releases,
             refusal=refusal(finding, releases),

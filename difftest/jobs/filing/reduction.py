@@ -8,7 +8,6 @@ import click
 from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
-from difftest.findings.triage import steady
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.consent import noted
 from difftest.jobs.ask.targets import FindingTarget, read_target
@@ -88,7 +87,7 @@ def task_of(subject: FindingTarget) -> Task:
 
 
 def _tries(finding: Finding | None) -> int:
-    return 1 if finding is None or steady(finding) else UNSTEADY_TRIES
+    return 1 if finding is None or finding.steady else UNSTEADY_TRIES
 
 
 def _require_free(file: Path) -> None:
