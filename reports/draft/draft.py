@@ -18,6 +18,7 @@ from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
 from difftest.findings.reportable import Releases
 from difftest.ground import installed, plugins
+from difftest.ground.counted import counted
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import Facts, KindsFacts, PropertyFacts, RemarkFacts
 from difftest.judge.fingerprint import FAILURES
@@ -183,8 +184,7 @@ class Draft:
         """
         used = " and ".join(self._packages()) or "the versions below"
         subject, colon, rest = self.title.partition(": ")
-        ranks, mesh = self.case.world_size, self.case.layout.mesh
-        on = f"{ranks} rank{'s' * (ranks != 1)} (mesh {mesh})"
+        on = f"{counted(self.case.world_size, 'rank')} (mesh {self.case.layout.mesh})"
         if colon and (subject == self.backend or " " not in subject):
             what = f"{subject}{f' on {on}' if self.run else ''} with {used}: {rest}"
         elif self.run:

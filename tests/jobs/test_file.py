@@ -12,7 +12,7 @@ from machines import Machine, a_campaign, examined, sharded, the_finding
 from sentences import replaced
 
 from difftest.campaign.campaign import Campaign
-from difftest.findings.faults import SCRIPTS, read_faults
+from difftest.findings.faults import SCRIPTS, known_script, read_faults
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
@@ -22,7 +22,6 @@ from difftest.jobs.filing.accusation import Accusation, AccusedProgram
 from difftest.jobs.filing.chain import DraftChain, HaltError, own_alone
 from difftest.jobs.filing.draft import Issue
 from difftest.jobs.filing.filing import Filing
-from difftest.jobs.filing.known_script import known_script
 from difftest.jobs.filing.reproduction import Reproduction
 from difftest.jobs.filing.script_runs import ScriptRun
 from difftest.judge.outcome import Symptom

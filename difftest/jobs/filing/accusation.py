@@ -16,7 +16,6 @@ from difftest.ground.plugins import IN
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing.bisection import read_script
 from difftest.jobs.filing.execution import python_of
-from difftest.jobs.filing.known_script import script_of, script_on_jax
 from difftest.jobs.filing.passes import of_module, of_script, smallest
 from difftest.jobs.screen.output import write_text
 from difftest.passes.guilty import Verdict
@@ -109,7 +108,7 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
 
 def scripts_of(fault: KnownFault) -> tuple[str, ...]:
     """The scripts of a fault, that with jaxlib alone first: it leaves the numbers that it ran on."""
-    scripts = script_on_jax(fault), script_of(fault)
+    scripts = fault.shown_on_jax_by, fault.shown_by
     return tuple(script.text for script in scripts if script)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from difftest.campaign.campaign import Campaign
+from difftest.findings.faults import KnownScript
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError, UsageError
@@ -21,7 +22,6 @@ from difftest.jobs.filing.ablation import ablated
 from difftest.jobs.filing.draft import Issue, refusal, write_issue
 from difftest.jobs.filing.execution import Machine, executing, python_of
 from difftest.jobs.filing.filing import Filing
-from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.filing.recompilation import replayed
 from difftest.jobs.filing.reduction import Task, keep, search, size_in_words, task_of
 from difftest.jobs.filing.reproduction import Reproduction, keep_script, reproduce

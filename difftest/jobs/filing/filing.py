@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Self
 
 from difftest.cases.case import Case
+from difftest.findings.faults import KnownScript, known_script
 from difftest.findings.ledger import Ledger
 from difftest.findings.reportable import Releases, refusal, releases_of, tracker
 from difftest.findings.titles import reason_of
 from difftest.ground.clock import utc_today
 from difftest.jobs.ask.targets import FindingTarget, read_finding
-from difftest.jobs.filing.known_script import KnownScript, known_script
 from difftest.records import own_scripts, read_limits
 from difftest.records.corpus import OUTPUT, SCRIPT
 from difftest.records.finding import Finding
