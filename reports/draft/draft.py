@@ -39,6 +39,7 @@ from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from difftest.records.script_ending import ScriptEnding
 from reports.draft import private, readable
+from reports.draft.compilation import GRAPH, PROGRAM, compile_program
 from reports.draft.markup import cut, plain
 from reports.reproducer.fault import tolerance
 from reports.tracebacks import without_own_frames
@@ -75,15 +76,16 @@ class Draft:
     what it printed; both empty where there is none. `listed`: the script is the ledger's. `ran_here` says
     that difftest itself wrote and ran that script, with that output. `collected` is the output of
     `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
-    `graph` is StableHLO that the script made, in a file called `graph_name` for the program `compile`, whose
-    file is `compile_name`. `before_pass` and `after_pass` are the smallest module before and after XLA's
-    guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in for
-    `of_original`, the measurement of the case that showed the finding first. `called` is what users call
+    `graph` is StableHLO that the script made. `before_pass` and `after_pass` are the smallest module before
+    and after XLA's guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in
+    for `of_original`, the measurement of the case that showed the finding first. `called` is what users call
     each backend, and `reason` that of the ledger's entry about the finding, empty where there is none.
     `listed_title` is that of the listed fault.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
+    graph_name: ClassVar[str] = GRAPH
+    compile_name: ClassVar[str] = PROGRAM
 
     finding: Finding
     case: Case
@@ -97,9 +99,6 @@ class Draft:
     collected: str = ""
     artifacts: tuple[str, ...] = ()
     graph: str = ""
-    graph_name: str = ""
-    compile: str = ""
-    compile_name: str = ""
     before_pass: str = ""
     after_pass: str = ""
     run: ReducedRun | None = None
@@ -394,6 +393,11 @@ class Draft:
     def devices(self) -> int:
         """For how many devices the graph is."""
         return devices(self.reproducer) or self.case.world_size
+
+    @property
+    def compile(self) -> str:
+        """The program that compiles the graph."""
+        return compile_program(self.devices)
 
     @property
     def case_json(self) -> str:

@@ -490,19 +490,24 @@ RuntimeError: no
 
 
 def test_a_draft_for_the_compiler_has_its_graph_and_how_to_compile_it() -> None:
-    graph = {"graph": "module @x\n", "graph_name": "g.txt", "compile": "print()", "compile_name": "c.py"}
-    text = drafted(a_crash(), "openxla", **graph, artifacts=("artifacts/g.txt",))
+    graph = "module @x\n"
+    text = drafted(a_crash(), "openxla", graph=graph, artifacts=("artifacts/g.txt",))
     _, _, first, *_ = text.splitlines()
     assert first.startswith("`Check failed: IsScalar(x)` (spmd\\_partitioner\\_util.h:127) ends the process")
     assert "for 2 devices" in first
-    order = ("```text\nmodule @x\n```", "`g.txt`, `python c.py`", "```python\nprint()\n```", "<details>")
+    order = (
+        "```text\nmodule @x\n```",
+        "`python compile.py`",
+        "```python\nimport jaxlib\n",
+        "<details>",
+    )
     places = [text.index(part) for part in order]
     assert places == sorted(places)
     assert text.index("import torch") > places[-1], "the script of torch_xla is a detail"
-    other = drafted(a_crash(), "openxla", **graph, reproducer='x(CPU_NUM_DEVICES="5")\n')
+    other = drafted(a_crash(), "openxla", graph=graph, reproducer='x(CPU_NUM_DEVICES="5")\n')
     assert "for 5 devices" in other
     again = drafted(
-        a_crash(evidence={"replayed": "diverges: SIGABRT with jaxlib 0.10.2"}), "openxla", **graph
+        a_crash(evidence={"replayed": "diverges: SIGABRT with jaxlib 0.10.2"}), "openxla", graph=graph
     )
     assert "With another XLA: diverges: SIGABRT with jaxlib 0.10.2." in again.splitlines()[2]
 

@@ -28,7 +28,6 @@ from difftest.findings.faults import KnownFault, KnownScript, read_faults
 from difftest.findings.reportable import releases_of
 from difftest.ground import made_environments
 from difftest.jobs.filing.block_sources import block_texts
-from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
 from difftest.jobs.filing.script_runs import keep_graphs, run_script
 from difftest.jobs.watch.script_states import variables_of
 from difftest.judge.fingerprint import FAILURES
@@ -36,7 +35,8 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from reports.draft.draft import Draft, devices
+from reports.draft.compilation import GRAPH, PROGRAM
+from reports.draft.draft import Draft
 from reports.draft.rendering import MOST_FIRST, MOST_LINES, first_lines, render
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render as script
@@ -223,9 +223,6 @@ def drafted(subject: Subject, output: str, graph: str = MODULE) -> str:
             collected=COLLECTED,
             artifacts=("artifacts/graph0.stablehlo.txt",) if compiled else (),
             graph=graph if compiled else "",
-            graph_name=GRAPH,
-            compile=compile_program(devices(text) or 2),
-            compile_name=PROGRAM,
             called=CALLED,
         ),
         subject.tracker,

@@ -15,7 +15,6 @@ from difftest.ground.clock import utc_today
 from difftest.ground.errors import UsageError
 from difftest.jobs.filing.execution import python_of
 from difftest.jobs.filing.filing import Filing, read_text
-from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
 from difftest.jobs.screen.output import write_text
 from difftest.judge.fingerprint import readable
 from difftest.judge.measured import Measurement
@@ -111,7 +110,7 @@ def _advice(filing: Filing) -> Iterator[str]:
 
 def _text(filing: Filing, tracker: str) -> str:
     """The draft in the form of `tracker`, with what it quotes besides the finding."""
-    from reports.draft.draft import Draft, devices
+    from reports.draft.draft import Draft
     from reports.draft.rendering import render
     from workers.backends import titles
 
@@ -136,9 +135,6 @@ def _text(filing: Filing, tracker: str) -> str:
         collected=collected,
         artifacts=files,
         graph=graph(folder, files),
-        graph_name=GRAPH,
-        compile=compile_program(devices(script) or case.world_size),
-        compile_name=PROGRAM,
         before_pass=read_text(folder / ARTIFACTS / BEFORE_PASS),
         after_pass=read_text(folder / ARTIFACTS / AFTER_PASS),
         called=titles(),
