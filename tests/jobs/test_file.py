@@ -164,6 +164,13 @@ def test_a_reported_finding_stops_before_anything_is_run(desk: Desk) -> None:
     assert "no draft: it is reported already: https://github.com/pytorch/xla/issues/1" in done.output
 
 
+def test_an_unknown_tracker_is_refused_before_anything_is_run(desk: Desk) -> None:
+    runs = sum(desk.machine.requests.values())
+    done = command("file", desk.folder, "--tracker", "jira")
+    assert (done.status, sum(desk.machine.requests.values())) == (2, runs)
+    assert "'jira' is not one of 'pytorch', 'xla', 'openxla'" in done.output
+
+
 def test_the_ledgers_script_stands_for_reduction_and_reproducer(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

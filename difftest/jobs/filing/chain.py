@@ -19,7 +19,7 @@ from difftest.jobs.ask.capacity import check_runnable, is_runnable, require_poss
 from difftest.jobs.ask.consent import require_own_finding
 from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing.ablation import ablated
-from difftest.jobs.filing.draft import Issue, refusal, write_issue
+from difftest.jobs.filing.draft import Issue, limit_reached, write_issue
 from difftest.jobs.filing.execution import Machine, executing, python_of
 from difftest.jobs.filing.filing import Filing
 from difftest.jobs.filing.recompilation import replayed
@@ -92,7 +92,7 @@ class DraftChain:
         `HaltError` where a stage cannot go on.
         """
         filing = Filing.read(folder, self.ledger, as_listed_today=True)
-        if reason := refusal(filing, self.most_a_day):
+        if reason := filing.refusal or limit_reached(filing.folder, self.most_a_day):
             msg = f"no draft: {reason}"
             raise HaltError(msg)
         if not filing.listed:

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
 from difftest.cases.case import Case
 from difftest.ground import installed
 from difftest.ground.clock import utc_today
@@ -69,46 +67,37 @@ class Issue:
 
 
 def write_issue(filing: Filing, tracker: str | None, most_a_day: int, out: Path | None) -> Issue:
-    """Writes the draft for `tracker`, by default that of the evidence; wrong usage where there is no such."""
-    from reports.draft.rendering import trackers
-
-    if tracker is not None:
-        allowed = trackers()
-        if tracker not in allowed:
-            msg = f"{tracker!r} is not a tracker; allowed: {', '.join(allowed)}"
-            raise click.BadParameter(msg, param_hint="--tracker")
+    """Writes the draft for `tracker`, by default that of the evidence, to `out` or the finding's folder."""
     chosen, file = tracker or filing.tracker, out or filing.folder / DRAFT
-    reason = refusal(filing, most_a_day) or (
-        None if filing.script else NO_SCRIPT.format(folder=filing.folder)
+    ran_here = filing.ran_here
+    reason = (
+        filing.refusal
+        or limit_reached(filing.folder, most_a_day)
+        or (None if filing.script else NO_SCRIPT.format(folder=filing.folder))
     )
     if reason is None:
-        write_text(file, _text(filing, chosen))
+        write_text(file, _text(filing, chosen, ran_here=ran_here))
     return Issue(
         fingerprint=filing.finding.fingerprint,
         tracker=chosen,
         file=file,
         reason=reason,
-        advice=() if reason else tuple(_advice(filing)),
+        advice=() if reason else tuple(_advice(filing, ran_here=ran_here)),
     )
 
 
-def refusal(filing: Filing, most_a_day: int) -> str | None:
-    """Why the finding may not be drafted, whatever script there is; None where it may."""
-    return filing.refusal or limit_reached(filing.folder, most_a_day)
-
-
-def _advice(filing: Filing) -> Iterator[str]:
+def _advice(filing: Filing, *, ran_here: bool) -> Iterator[str]:
     if newest := filing.releases.untried:
         package, tried = filing.releases.package, ",".join(filing.releases.tried)
         how = UNTRIED.format(package=package, tried=tried, newest=newest)
         yield f"not tried on {package} {newest}, {how}"
-    if not filing.ran_here:
+    if not ran_here:
         yield f"{str(filing.folder / SCRIPT)!r} {UNKNOWN}"
     if filing.case.model.own:
         yield OWN_MODEL
 
 
-def _text(filing: Filing, tracker: str) -> str:
+def _text(filing: Filing, tracker: str, *, ran_here: bool) -> str:
     """The draft in the form of `tracker`, with what it quotes besides the finding."""
     from reports.draft.draft import Draft
     from reports.draft.rendering import render
@@ -130,7 +119,7 @@ def _text(filing: Filing, tracker: str) -> str:
         reproducer=script,
         listed=listed,
         output=filing.output,
-        ran_here=filing.ran_here,
+        ran_here=ran_here,
         versions=versions(finding, case),
         collected=collected,
         artifacts=files,
