@@ -16,7 +16,6 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
-from difftest.findings.reportable import Releases
 from difftest.ground import installed, plugins
 from difftest.ground.counted import counted
 from difftest.judge.divergence import Divergence
@@ -41,6 +40,7 @@ from difftest.records.script_ending import ScriptEnding
 from reports.draft import private, readable
 from reports.draft.compilation import GRAPH, PROGRAM, compile_program
 from reports.draft.markup import cut, plain
+from reports.draft.reportable import Releases
 from reports.reproducer.fault import tolerance
 from reports.tracebacks import without_own_frames
 

@@ -9,7 +9,6 @@ from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
 from difftest.findings.faults import SCRIPTS, reported_at
-from difftest.findings.reportable import tracker
 from difftest.findings.standing import Standing, in_words, of_cause
 from difftest.ground.counted import counted
 from difftest.judge.divergence import Divergence
@@ -17,6 +16,7 @@ from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, R
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
+from reports.draft.reportable import tracker
 from reports.page.curves import CurveDrawing, drawing
 from reports.page.grid import of_pieces
 from reports.page.head import SHOWN_PACKAGES

@@ -15,10 +15,9 @@ from samples import a_case
 from sentences import replaced
 
 from difftest.commands.draft import command
-from difftest.findings.reportable import refusal, releases_of, tracker
 from difftest.findings.titles import title
 from difftest.ground import installed
-from difftest.jobs.ask.options import TRACKERS
+from difftest.jobs.ask.options import MOST_A_DAY, TRACKERS
 from difftest.jobs.filing import draft
 from difftest.judge.blame import layer
 from difftest.judge.outcome import Symptom
@@ -30,6 +29,7 @@ from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft
 from reports.draft.markup import fenced
 from reports.draft.rendering import render
+from reports.draft.reportable import refusal, releases_of, tracker
 from reports.tracebacks import last_line, without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
@@ -580,7 +580,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     monkeypatch.setattr(draft, "collect_env", lambda _python: "PyTorch version: 2.9.0")
     corpus_ = Corpus(tmp_path)
     corpus_.prepare()
-    for number in range(draft.MOST_A_DAY + 1):
+    for number in range(MOST_A_DAY + 1):
         name = f"torch_dtensor-parameters-mismatch-0000000{number}"
         corpus_.save(a_finding(fingerprint=name), a_case())
         (corpus_.root / name / SCRIPT).write_text("import torch\n")
@@ -596,7 +596,7 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
         assert "--package torch --versions 2.9.0,2.15.0` tries it" in done.stderr
     done = CliRunner().invoke(command, [str(last)], standalone_mode=False)
     assert done.return_value == 1
-    assert f"{draft.MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
+    assert f"{MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
     assert not (last / "issue.md").exists()
     assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, (
         "its own draft does not count"

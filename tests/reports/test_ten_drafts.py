@@ -25,7 +25,6 @@ from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature
 from difftest.findings.faults import KnownFault, KnownScript, read_faults
-from difftest.findings.reportable import releases_of
 from difftest.ground import made_environments
 from difftest.jobs.filing.block_sources import block_texts
 from difftest.jobs.filing.script_runs import keep_graphs, run_script
@@ -38,6 +37,7 @@ from difftest.records.reduced_run import ReducedRun
 from reports.draft.compilation import GRAPH, PROGRAM
 from reports.draft.draft import Draft
 from reports.draft.rendering import MOST_FIRST, MOST_LINES, first_lines, render
+from reports.draft.reportable import releases_of
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render as script
 from workers.backends import titles

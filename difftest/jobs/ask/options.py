@@ -238,11 +238,12 @@ Tracker: TypeAlias = Annotated[
         help=f"{', '.join(TRACKERS[:-1])} or {TRACKERS[-1]}.  [default: according to the evidence]",
     ),
 ]
+MOST_A_DAY = 5
 MostADay: TypeAlias = Annotated[
     int,
     option(
         type=click.IntRange(min=1),
-        default=5,
+        default=MOST_A_DAY,
         help="The largest number of drafts for a corpus in one day (UTC).",
     ),
 ]

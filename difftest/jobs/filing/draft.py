@@ -35,7 +35,6 @@ NO_SCRIPT = (
 OWN_MODEL = "its script holds the source of your model; do not post the draft where others may not read that"
 
 
-MOST_A_DAY = 5
 HERE = "where this was drafted"
 COLLECT_SECONDS = 120.0
 MOST_GRAPH = 10_000

@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from difftest.cases.case import Case
 from difftest.findings.faults import KnownScript, known_script
 from difftest.findings.ledger import Ledger
-from difftest.findings.reportable import Releases, refusal, releases_of, tracker
 from difftest.findings.titles import reason_of
 from difftest.ground.clock import utc_today
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.records import own_scripts, read_limits
 from difftest.records.corpus import OUTPUT, SCRIPT
 from difftest.records.finding import Finding
+
+if TYPE_CHECKING:
+    from reports.draft.reportable import Releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class Filing(FindingTarget):
 
     reason: str
     listed: KnownScript | None
-    releases: Releases
+    releases: "Releases"
     refusal: str | None
     tracker: str
     script: str
@@ -41,6 +43,8 @@ class Filing(FindingTarget):
         `as_listed_today` asks the ledger again about a finding that was unknown when it was measured, and
         keeps what it says.
         """
+        from reports.draft.reportable import refusal, releases_of, tracker
+
         subject = read_finding(folder)
         finding = subject.finding
         if as_listed_today and not finding.upstream:
@@ -69,6 +73,8 @@ class Filing(FindingTarget):
 
     def after(self, finding: Finding, case: Case | None = None) -> Self:
         """The filing after a stage that wrote to the finding, or found a smaller case."""
+        from reports.draft.reportable import tracker
+
         return replace(self, finding=finding, case=case or self.case, tracker=tracker(finding))
 
 
