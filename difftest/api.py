@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.findings.ledger import LEDGER_FILE
+from difftest.ground.counted import counted
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.jobs.ask.options import listed
 from difftest.jobs.ask.own_model import describe_model
@@ -51,9 +52,9 @@ class Result:
         return read(self.folder)
 
     def __repr__(self) -> str:
-        counted = f"{len(self.findings)} finding{'s' * (len(self.findings) != 1)}"
         new = sum(not finding.upstream for finding in self.findings)
-        return f"<difftest.Result of {str(self.folder)!r}: {counted}, {new} of them unknown>"
+        every = counted(len(self.findings), "finding")
+        return f"<difftest.Result of {str(self.folder)!r}: {every}, {new} of them unknown>"
 
     def _repr_html_(self) -> str:
         """A notebook's view: a row for each finding."""

@@ -15,6 +15,7 @@ from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Ledger, read_ledger
 from difftest.findings.standing import Standing, grouped, headline, standing
 from difftest.ground.clock import utc_now, utc_today
+from difftest.ground.counted import counted
 from difftest.ground.errors import UsageError
 from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
@@ -300,4 +301,4 @@ def _ordered(report: Report) -> Report:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number or 'no':,} {noun}{'s' * (number != 1)}" if number else f"No {noun}s"
+    return counted(number, noun) if number else f"No {noun}s"

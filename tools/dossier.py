@@ -21,13 +21,16 @@ import click
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from difftest.findings.faults import KnownFault, read_faults  # noqa: E402
+from difftest.findings.faults import (  # noqa: E402
+    KnownFault,
+    KnownScript,
+    read_faults,
+)
 from difftest.ground import made_environments  # noqa: E402  found on the path above
 from difftest.jobs.filing.accusation import AccusedProgram, accuse  # noqa: E402
-from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
-from difftest.jobs.filing.pass_files import AFTER, BEFORE  # noqa: E402
 from difftest.jobs.filing.script_runs import compiled_hlo, run_script  # noqa: E402
 from difftest.jobs.watch.script_states import variables_of, version  # noqa: E402
+from difftest.records.corpus import AFTER_PASS, BEFORE_PASS  # noqa: E402
 from tools.fault_draft import Shown, draft  # noqa: E402
 
 Script: TypeAlias = tuple[KnownScript, tuple[str, ...]]
@@ -62,10 +65,10 @@ def runnable(fault: KnownFault, python: str) -> list[Script]:
     Maintainers of XLA need no torch_xla for that.
     """
     scripts: list[Script] = []
-    if (on_jax := script_on_jax(fault)) and version(python, "jaxlib"):
+    if (on_jax := fault.shown_on_jax_by) and version(python, "jaxlib"):
         scripts.append((on_jax, ("jax", "jaxlib")))
     if version(python, fault.needs):
-        scripts.append((script_of(fault), ("torch", fault.needs)))
+        scripts.append((fault.shown_by, ("torch", fault.needs)))
     return scripts
 
 
@@ -87,8 +90,8 @@ def accused(script: str, python: str) -> dict[str, str]:
     modules = made.modules()
     return {
         "guilty_pass": made.sentence() if made.verdict.accuses else "",
-        "before_pass": modules.get(BEFORE, ""),
-        "after_pass": modules.get(AFTER, ""),
+        "before_pass": modules.get(BEFORE_PASS, ""),
+        "after_pass": modules.get(AFTER_PASS, ""),
     }
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from difftest.findings.faults import NEWEST, KnownFault, fixed_in
-from difftest.jobs.filing.known_script import KnownScript, script_of
+from difftest.findings.faults import NEWEST, KnownFault, KnownScript, fixed_in
 from reports.draft import readable
 from reports.draft.rendering import render
 
@@ -118,7 +117,7 @@ def draft(fault: KnownFault, shown: Shown) -> str:
 
 def topic(fault: KnownFault) -> str:
     """What the fault is about, as its tracker calls it: DTensor, SPMD, torch itself, or nothing of these."""
-    script = script_of(fault).text
+    script = fault.shown_by.text
     if fault.package == "torch":
         return "DTensor" if "torch.distributed.tensor" in script or "DTensor" in fault.title else "torch"
     return "SPMD" if "use_spmd" in script else ""

@@ -17,7 +17,7 @@ from difftest.cases.case import Case  # noqa: E402  found on the path above
 from difftest.findings.faults import KNOWN, known  # noqa: E402
 from difftest.findings.known_cases import read_known_cases  # noqa: E402
 from difftest.findings.ledger import entries  # noqa: E402
-from difftest.jobs.screen.words import counted  # noqa: E402
+from difftest.ground.counted import counted  # noqa: E402
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
 from difftest.reduce.measure import measure  # noqa: E402
 from tools.explained import explained  # noqa: E402

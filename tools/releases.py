@@ -22,7 +22,6 @@ sys.path.insert(0, str(ROOT))
 from difftest.findings.faults import KNOWN, KnownFault, read_faults, release_order  # noqa: E402
 from difftest.findings.flips import GSPMD  # noqa: E402
 from difftest.ground import made_environments  # noqa: E402  found on the path above
-from difftest.jobs.filing.known_script import script_of, script_on_jax  # noqa: E402
 from difftest.jobs.watch.script_states import (  # noqa: E402
     NEEDS_GPU,
     PARTITIONERS,
@@ -58,7 +57,7 @@ def on_its_package(python: str, fault: KnownFault) -> KnownFault:
     """The fault with what its script says in an environment; the same where that lacks its package."""
     if not (release := version(python, fault.needs)):
         return fault
-    after = answered(fault, release, state_on(python, script_of(fault), variables_of(fault, python)))
+    after = answered(fault, release, state_on(python, fault.shown_by, variables_of(fault, python)))
     click.echo(f"{after.releases.get(release, NEEDS_GPU):<8} {fault.needs} {release}  {fault.name}")
     return after
 
@@ -66,7 +65,7 @@ def on_its_package(python: str, fault: KnownFault) -> KnownFault:
 def on_jaxlib(python: str, fault: KnownFault) -> KnownFault:
     """The fault of XLA with what its script for jaxlib says; the same without such a script, or jaxlib."""
     release = version(python, "jaxlib")
-    script = script_on_jax(fault)
+    script = fault.shown_on_jax_by
     if not (script and release):
         return fault
     for partitioner in partitioners(script):

@@ -8,7 +8,6 @@ from difftest.commands import Group
 from difftest.findings.ledger import read_ledger
 from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Json, MostADay, Tracker, own_options
-from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.filing.draft import write_issue
 from difftest.jobs.filing.filing import Filing
 from difftest.jobs.screen.output import print_json
@@ -30,7 +29,7 @@ def command(target: Path, tracker: Tracker, most_a_day: MostADay, out: Path | No
     Exit status 1 when the finding is reported already, does not reproduce reliably, has no script that shows
     it, or --most-a-day is reached. `difftest file` also runs the steps before this one.
     """
-    filing = Filing.of(read_finding(target), read_ledger())
+    filing = Filing.read(target, read_ledger())
     issue = write_issue(filing, tracker, most_a_day, out)
     if as_json:
         print_json(issue.entries())

@@ -8,6 +8,7 @@ import click
 from difftest.commands import Group
 from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Deciding, Json, Trust, own_options
+from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json, write_text
 
@@ -53,7 +54,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
         for name, text in accusation.modules().items():
             write_text(out / name, text)
     if target.is_dir():
-        keep(target, accusation)
+        keep(read_finding(target), accusation)
     if as_json:
         print_json(_described(accusation))
     else:

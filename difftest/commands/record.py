@@ -13,6 +13,7 @@ import click
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.commands import Group
+from difftest.ground.counted import counted
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.capacity import check_runnable
 from difftest.jobs.ask.case_source import Drawing
@@ -23,7 +24,6 @@ from difftest.jobs.campaign.bundle_recording import BundleRecording
 from difftest.jobs.campaign.tally import in_words
 from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
-from difftest.jobs.screen.words import counted
 from difftest.records.bundle import BundleWriter
 from difftest.records.bundle_archive import SUFFIX, pack
 from difftest.records.bundle_condensing import condense

@@ -12,8 +12,8 @@ from difftest.jobs.ask.finding_path import FindingPath
 from difftest.jobs.ask.options import Deciding, Json, Trust, own_options
 from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing.execution import executing, machine
-from difftest.jobs.filing.kept_script import keep_script, replayed
-from difftest.jobs.filing.reproduction import Reproduction, reproduce
+from difftest.jobs.filing.recompilation import replayed
+from difftest.jobs.filing.reproduction import Reproduction, keep_script, reproduce
 from difftest.jobs.screen.activity import Working
 from difftest.jobs.screen.output import print_json
 from difftest.judge.fingerprint import readable

@@ -12,6 +12,7 @@ from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.findings.triage import TIMES, Status, Triaged, triage
 from difftest.ground import plugins
 from difftest.ground.clock import utc_today
+from difftest.ground.counted import counted
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.capacity import check_runnable, most_ranks
 from difftest.jobs.ask.finding_path import located
@@ -19,7 +20,6 @@ from difftest.jobs.ask.options import Deciding, Json, KnownFaults, Trust, Worker
 from difftest.jobs.ask.targets import read_corpus
 from difftest.jobs.campaign.cluster import on_cluster
 from difftest.jobs.screen.output import print_json
-from difftest.jobs.screen.words import counted
 from difftest.judge.fingerprint import readable
 from difftest.records import announced
 from difftest.records.corpus import Corpus

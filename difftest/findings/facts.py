@@ -1,6 +1,6 @@
 """The facts that a ledger's entry may name: of a case in `where`, and of a divergence in `what`, as words."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from difftest.cases import evenness
 from difftest.cases.case import Case
@@ -8,38 +8,11 @@ from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
-from difftest.cases.layout import Shard
+from difftest.cases.layout import Placements, Shard
 from difftest.cases.options import Feature, field_resets
 from difftest.cases.pipelining import AXIS
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
-
-FACTS = (
-    "path",
-    "mesh",
-    "dtype",
-    "optimizer",
-    "loss",
-    "regime",
-    "layers",
-    "layer_options",
-    "clipping",
-    "accumulation",
-    "cuts",
-    "rows",
-    "kernels",
-    "bucket_view",
-    "lone_tensor",
-    "forms",
-    "features",
-    "shards",
-    "program",
-    "options",
-    "tied",
-    "before_spmd",
-    "wrapping",
-)
-
 
 SHOWN_FACTS = (
     *("step", "stage", "tensor", "kind", "message"),
@@ -77,50 +50,62 @@ def shown_facts(shown: Divergence) -> Mapping[str, str]:
 
 
 def facts(case: Case) -> Mapping[str, str]:
-    """The `FACTS` of a case.
+    """The `FACTS` of a case."""
+    return {name: fact(case) for name, fact in FACTS.items()}
 
-    `layers` are the layers' kinds (`_kinds`), separated by a space. `layer_options` are the layers' own
-    notable features, sorted, each with a semicolon behind it. `accumulation` is how parts are accumulated,
-    `loop` or `scan`, and `none` where there is one. `clipping` and `bucket_view` (DDP's) are `on` or `off`,
-    `cuts` are `even` or `uneven`, as are `rows` (of a part, however placed), `kernels` of convolutions are
-    `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a single buffer, as an
-    attention's mask is. `forms` are the usual forms of the case's spelling, separated by a space. `features`
-    are its features of training and their options (`optimizer.kind=asgd`), each between spaces, as are
-    `wrapping`, what wrappers are told (`sharding.synced=every`), and `before_spmd`, what an SPMD program does
-    before it enables SPMD. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
-    `empty`. `program` are a program's operators, and `options` their named arguments (`dim=0`), each between
-    spaces; of what JSON lacks stands the text (`p=inf`), and none is a list. A module stands as the function
-    that it calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of
-    another.
-    """
-    parameters, layers = case.layout.parameters, list(walk(case.model.layers))
-    kernels = [parameters[f"{path}.{name}"] for path, layer in layers for name in layer.KERNELS]
-    buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in layers)
-    return {
-        "path": case.path,
-        "mesh": str(case.layout.mesh),
-        "dtype": case.dtype,
-        "optimizer": case.training.optimizer,
-        "loss": case.training.loss,
-        "regime": case.data.regime,
-        "layers": " ".join(_kinds(case)),
-        "layer_options": "".join(f"{option}; " for option in sorted(_of_layers(case))),
-        "clipping": "off" if case.training.clip_norm is None else "on",
-        "accumulation": case.start.accumulation if case.training.accumulation > 1 else "none",
-        "cuts": "uneven" if uneven_cuts(case) else "even",
-        "rows": "uneven" if any(case.part_rows % ranks for ranks in case.layout.mesh.shape) else "even",
-        "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
-        "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
-        "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
-        "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
-        "features": "".join(f" {word} " for feature in case.training_features for word in _words(feature)),
-        "wrapping": "".join(f" {one} " for one in _wrapping(case)),
-        "shards": evenness.of_case(case),
-        "program": "".join(f" {function_called(one.title)} " for one in case.model.operators.values()),
-        "options": "".join(f" {option} " for option in _options(case.model.operators.values())),
-        "tied": "yes" if any(layer.borrows() for _, layer in layers) else "no",
-        "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
-    }
+
+FACTS: Mapping[str, Callable[[Case], str]] = {
+    "path": lambda case: case.path,
+    "mesh": lambda case: str(case.layout.mesh),
+    "dtype": lambda case: case.dtype,
+    "optimizer": lambda case: case.training.optimizer,
+    "loss": lambda case: case.training.loss,
+    "regime": lambda case: case.data.regime,
+    # The layers' kinds, separated by a space, and their own notable features, sorted, each with a semicolon
+    "layers": lambda case: " ".join(_kinds(case)),
+    "layer_options": lambda case: "".join(f"{option}; " for option in sorted(_of_layers(case))),
+    "clipping": lambda case: "off" if case.training.clip_norm is None else "on",
+    # How parts are accumulated
+    "accumulation": lambda case: case.start.accumulation if case.training.accumulation > 1 else "none",
+    "cuts": lambda case: "uneven" if uneven_cuts(case) else "even",
+    # The rows of a part, however they are placed
+    "rows": lambda case: "uneven" if any(case.part_rows % n for n in case.layout.mesh.shape) else "even",
+    "bucket_view": lambda case: "on" if case.replication.gradient_as_bucket_view else "off",
+    # Those of convolutions
+    "kernels": lambda case: "cut" if any(Shard(2) in kernel for kernel in _kernels(case)) else "whole",
+    # Whether the model has a single parameter, or a single buffer, as an attention's mask is
+    "lone_tensor": lambda case: "yes" if 1 in {_buffers(case), len(case.layout.parameters)} else "no",
+    # The usual forms of the case's spelling, separated by a space
+    "forms": lambda case: " ".join(
+        name for name in case.forms.__struct_fields__ if getattr(case.forms, name)
+    ),
+    # Features of training and their options (`optimizer.kind=asgd`), each between spaces, as in what follows
+    "features": lambda case: _spaced(word for feature in case.training_features for word in _words(feature)),
+    "wrapping": lambda case: _spaced(_wrapping(case)),
+    # `empty` where a rank holds nothing of a tensor, else `whole`, `even` or `uneven`
+    "shards": evenness.of_case,
+    # A module stands as the function that it calls
+    "program": lambda case: _spaced(function_called(one.title) for one in case.model.operators.values()),
+    "options": lambda case: _spaced(_options(case.model.operators.values())),
+    # Whether a layer has the weight of another
+    "tied": lambda case: "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
+    # What an SPMD program does before it enables SPMD
+    "before_spmd": lambda case: _spaced(case.start.acts[: case.start.acts.index("spmd")]),
+}
+"""What an entry may ask of a case, in words."""
+
+
+def _spaced(words: Iterable[str]) -> str:
+    return "".join(f" {word} " for word in words)
+
+
+def _kernels(case: Case) -> list[Placements]:
+    parameters = case.layout.parameters
+    return [parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS]
+
+
+def _buffers(case: Case) -> int:
+    return sum(layer.BUFFERS + len(layer.buffers()) for _, layer in walk(case.model.layers))
 
 
 def _wrapping(case: Case) -> Iterator[str]:
@@ -157,7 +142,10 @@ def _words(feature: Feature) -> Iterator[str]:
 
 
 def _options(operators: Iterable[Operator]) -> Iterator[str]:
-    """The named arguments, of a module's class too, that are neither tensors nor lists, as `name=value`."""
+    """The named arguments, of a module's class too, that are neither tensors nor lists, as `name=value`.
+
+    Of what JSON lacks stands the text (`p=inf`).
+    """
     for operator in operators:
         for name, value in operator.named_arguments.items():
             if not isinstance(value, Items | Reference):

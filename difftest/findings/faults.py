@@ -8,6 +8,7 @@ release, and writes what came of it.
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -55,6 +56,18 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A `case` that showed the fault, as JSON."""
 
     case: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownScript:
+    """A script, and the texts of the exceptions or crashes by which it shows its fault.
+
+    Without such texts it shows the fault by its status, which is 0. `title` is the fault's.
+    """
+
+    text: str
+    raises: tuple[str, ...] = ()
+    title: str = ""
 
 
 class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,6 +135,16 @@ class KnownFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return file if file.is_file() else None
 
     @property
+    def shown_by(self) -> KnownScript:
+        """The content of the script that shows it."""
+        return KnownScript(text=self.script.read_text(), raises=self.raises, title=self.title)
+
+    @property
+    def shown_on_jax_by(self) -> KnownScript | None:
+        """The content of the script that shows it with jaxlib alone, or None."""
+        return KnownScript(text=self.on_jax.read_text(), raises=self.raises_on_jax) if self.on_jax else None
+
+    @property
     def needs(self) -> str:
         """The distribution whose releases decide: XLA comes with torch_xla."""
         return "torch_xla" if self.package == "XLA" else self.package
@@ -185,6 +208,20 @@ def _named(upstream: str) -> list[KnownFault]:
     """The faults that findings call `upstream`: several may share an issue."""
     name = Path(upstream).stem if upstream.startswith(SCRIPTS) else None
     return [one for one in read_faults() if one.name == name or (upstream and one.issue == upstream)]
+
+
+def known_script(upstream: str) -> KnownScript | None:
+    """The script by which the ledger calls a fault; None where `upstream` is an issue, or nothing.
+
+    Only scripts of faults that difftest itself lists: a corpus may name any file.
+    """
+    return next((fault.shown_by for fault in read_faults() if fault.upstream[-1] == upstream), None)
+
+
+def raises_of(text: str) -> tuple[str, ...]:
+    """The texts by which the script of a known fault shows it; empty for any other script."""
+    scripts = (one for fault in read_faults() for one in (fault.shown_by, fault.shown_on_jax_by) if one)
+    return next((script.raises for script in scripts if script.text == text), ())
 
 
 def tried_on(upstream: str, package: str) -> Mapping[str, State]:

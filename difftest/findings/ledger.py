@@ -87,7 +87,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.predicts and self.predicts not in (allowed := predictions.names()):
             msg = f"entry {self.fingerprint!r} predicts {self.predicts!r}; allowed: {', '.join(allowed)}"
             raise ValueError(msg)
-        for name, named, allowed in (("what", self.what, SHOWN_FACTS), ("where", self.where, FACTS)):
+        for name, named, allowed in (("what", self.what, SHOWN_FACTS), ("where", self.where, tuple(FACTS))):
             if unknown := sorted(set(named) - set(allowed)):
                 given = f"entry {self.fingerprint!r} asks in `{name}` for {', '.join(unknown)}"
                 msg = f"{given}; allowed: {', '.join(allowed)}"

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from difftest.findings.causes import Cause
 from difftest.findings.faults import fixed_in, reported_at
-from difftest.findings.triage import Status, steady
+from difftest.findings.triage import Status
 from difftest.judge.outcome import Symptom
 from difftest.records.finding import Finding
 
@@ -50,8 +50,7 @@ def standing(finding: Finding) -> Standing:
         return Standing.REPORTED if reported_at(finding.upstream) else Standing.UNDERSTOOD
     if finding.divergence.symptom is Symptom.UNDEFINED:
         return Standing.LEFT_OPEN
-    repeated = finding.returned[1] or finding.stable[1]
-    return Standing.UNSTABLE if repeated and not steady(finding) else Standing.UNKNOWN
+    return Standing.UNSTABLE if finding.repeats[1] and not finding.steady else Standing.UNKNOWN
 
 
 def of_cause(cause: Cause) -> Standing:

@@ -20,13 +20,10 @@ from difftest.findings.ledger import Entry, Ledger
 from difftest.ground.clock import utc_now
 from difftest.ground.errors import InfrastructureError, NoTimeError
 from difftest.records.corpus import Corpus
-from difftest.records.finding import Finding
+from difftest.records.finding import STABLE_LEAST, Finding
 
 TIMES = 3
 """How often a finding is run again by default."""
-
-STABLE_LEAST = 2 / 3
-"""The least share of runs in which a finding must come back to be reproduced, and worth a report."""
 
 
 class Status(StrEnum):
@@ -116,12 +113,6 @@ def status(fingerprint: str, shown: Sequence[str]) -> Status:
     if back:
         return Status.REPRODUCED if back >= STABLE_LEAST * len(decided) else Status.UNSTABLE
     return Status.FIXED if set(decided) == {AGREES} else Status.CHANGED
-
-
-def steady(finding: Finding) -> bool:
-    """Whether a finding comes back often enough for a report, in its last triage or else when it was new."""
-    back, times = finding.returned if finding.returned[1] else finding.stable
-    return times > 0 and back >= STABLE_LEAST * times
 
 
 def _triage_one(corpus: Corpus, ledger: Ledger, today: date, rerun_case: _Rerun, finding: Finding) -> Triaged:

@@ -49,6 +49,9 @@ SCRIPT, OUTPUT = "reproducer.py", "reproducer.txt"
 ARTIFACTS = "artifacts"
 """The folder of what XLA compiled when the reproducer was run."""
 
+BEFORE_PASS, AFTER_PASS = "before_pass.hlo.txt", "after_pass.hlo.txt"
+"""The artifacts with the module before and after the pass of XLA that is at fault."""
+
 REDUCED = "reduced.json"
 DRAFT = "issue.md"
 CASE = "case.json"

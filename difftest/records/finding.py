@@ -35,6 +35,10 @@ class Uncovered(msgspec.Struct, frozen=True):
     case: str
 
 
+STABLE_LEAST = 2 / 3
+"""The least share of runs in which a finding must come back to be reproduced, and worth a report."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A divergence with the first case that showed it, and how often it was measured since.
 
@@ -96,6 +100,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Calls a known fault by the name that it has now; files of earlier versions have another."""
         msgspec.structs.force_setattr(self, "upstream", current_name(self.upstream))
+
+    @property
+    def repeats(self) -> tuple[Count, Count]:
+        """In how many of how many runs it came back: in its last triage, else when it was new."""
+        return self.returned if self.returned[1] else self.stable
+
+    @property
+    def steady(self) -> bool:
+        """Whether it comes back often enough for a report."""
+        back, times = self.repeats
+        return times > 0 and back >= STABLE_LEAST * times
 
     def new_to(self, campaign: str) -> bool:
         """Whether `campaign` has to announce it as new, or does so again today."""

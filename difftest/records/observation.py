@@ -99,11 +99,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     schema: Whole = SCHEMA
 
     @property
-    def ran(self) -> bool:
-        """Whether a run was judged; otherwise the comparison was lost or is not supported."""
-        return self.verdict not in {LOST, UNSUPPORTED}
-
-    @property
     def reason_in_short(self) -> str:
         """`reason_kind`, or else, as in schema 1, `in_short` of the reason: equal reasons can be counted."""
         return self.reason_kind or in_short(self.reason)

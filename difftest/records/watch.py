@@ -2,6 +2,7 @@
 
 import statistics
 
+from difftest.ground.counted import counted
 from difftest.judge.canary import NOTHING_ROUNDS, NOTICED
 from difftest.records.comparisons import Comparisons
 
@@ -38,7 +39,7 @@ def _canaries(comparisons: Comparisons) -> list[str]:
     if wrong:
         (backend, words), number = max(wrong.items(), key=lambda item: item[1])
         total = sum(wrong.values())
-        runs = f"in {number} run{'s' * (number != 1)} of {backend}"
+        runs = f"in {counted(number, 'run')} of {backend}"
         more = f", and {total - number} more" if total > number else ""
         return [f"its canary was {words} ({runs}{more})"]
     if len(comparisons.ratios) >= LEAST_RUNS and not any(words == NOTICED for _, words in shown):

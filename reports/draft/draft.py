@@ -6,7 +6,7 @@ Nothing is ever posted: a person reads a draft and decides. Text from runs and l
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -17,16 +17,30 @@ from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
 from difftest.ground import installed, plugins
+from difftest.ground.counted import counted
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import Facts, KindsFacts, PropertyFacts, RemarkFacts
+from difftest.judge.fingerprint import FAILURES
 from difftest.judge.measured import Measurement
-from difftest.records.evidence import GUILTY_PASS, NO_PASS, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
+from difftest.judge.noise import FLOORS_MOST
+from difftest.records.evidence import (
+    GUILTY_PASS,
+    NO_PASS,
+    OTHER,
+    REPLAYED,
+    SINGLE,
+    TWO_BY_TWO,
+    UNDECIDED,
+    answer,
+    label,
+)
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from difftest.records.script_ending import ScriptEnding
-from reports.draft import environment, private, readable, words
+from reports.draft import private, readable
+from reports.draft.compilation import GRAPH, PROGRAM, compile_program
 from reports.draft.markup import cut, plain
-from reports.draft.releases import Releases
-from reports.draft.tracker import repeats
+from reports.draft.reportable import Releases
 from reports.reproducer.fault import tolerance
 from reports.tracebacks import without_own_frames
 
@@ -38,6 +52,14 @@ MOST_GRAPH_LINES = 60
 
 MOST_IN_SENTENCE = 160
 """The most characters of a line of output that stands in a sentence."""
+
+FRAMEWORKS = {"torchax": "torchax", "tpu": "torch_tpu", "xla": "torch_xla", "torch": "torch"}
+"""The framework of a backend, by the first word of its name."""
+
+AGREES = "agrees"
+EAGER = "the result of eager torch on the CPU"
+
+_CHECK = re.compile(r"(?P<place>[\w-]+\.(?:cc|h|cpp):\d+)\] (?P<check>Check failed: [^\n]*)")
 
 _SHARDS = re.compile(r"spmd|dtensor|distribute", re.IGNORECASE)
 """What a script that shards names."""
@@ -54,15 +76,16 @@ class Draft:
     what it printed; both empty where there is none. `listed`: the script is the ledger's. `ran_here` says
     that difftest itself wrote and ran that script, with that output. `collected` is the output of
     `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
-    `graph` is StableHLO that the script made, in a file called `graph_name` for the program `compile`, whose
-    file is `compile_name`. `before_pass` and `after_pass` are the smallest module before and after XLA's
-    guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in for
-    `of_original`, the measurement of the case that showed the finding first. `called` is what users call
+    `graph` is StableHLO that the script made. `before_pass` and `after_pass` are the smallest module before
+    and after XLA's guilty pass, empty where there is none. `run` is a run of `case`, whose numbers stand in
+    for `of_original`, the measurement of the case that showed the finding first. `called` is what users call
     each backend, and `reason` that of the ledger's entry about the finding, empty where there is none.
     `listed_title` is that of the listed fault.
     """
 
     PARTS: ClassVar[str] = "issues/_of_finding.jinja"
+    graph_name: ClassVar[str] = GRAPH
+    compile_name: ClassVar[str] = PROGRAM
 
     finding: Finding
     case: Case
@@ -76,9 +99,6 @@ class Draft:
     collected: str = ""
     artifacts: tuple[str, ...] = ()
     graph: str = ""
-    graph_name: str = ""
-    compile: str = ""
-    compile_name: str = ""
     before_pass: str = ""
     after_pass: str = ""
     run: ReducedRun | None = None
@@ -156,13 +176,43 @@ class Draft:
 
     @property
     def happens(self) -> str:
-        """What happens, in a sentence; its numbers are of the draft's own case, else it has none."""
-        return words.happens(self.finding, self.run, words.ranks(self.case), self.title, self.backend)
+        """What happens, in a sentence with the versions.
+
+        The title begins with the backend, or one word such as `DTensor`, before a colon, which the sentence
+        has not. Its numbers are of the draft's own case, else it has none.
+        """
+        used = " and ".join(self._packages()) or "the versions below"
+        subject, colon, rest = self.title.partition(": ")
+        on = f"{counted(self.case.world_size, 'rank')} (mesh {self.case.layout.mesh})"
+        if colon and (subject == self.backend or " " not in subject):
+            what = f"{subject}{f' on {on}' if self.run else ''} with {used}: {rest}"
+        elif self.run:
+            what = f"On {on} with {used}: {self.title}"
+        else:
+            what = f"{self.title[:1].upper()}{self.title[1:]} ({used})"
+        measured, ratio = (self.run.measurement, self.run.divergence.ratio) if self.run else (None, None)
+        by = "by up to" if "off by" in rest else "off by up to"
+        far = "" if measured is None else f", {by} {measured.greatest:.3g}"
+        noise = "" if ratio is None or ratio >= FLOORS_MOST else f", {ratio:.3g} x the rounding noise"
+        return f"{what}{far}{noise}."
+
+    def _packages(self) -> Iterator[str]:
+        """The packages that the finding's backend computes with, and their versions in its run."""
+        for name in dict.fromkeys(("torch", self._framework)):
+            if version := self.finding.environment.get(name, "").strip():
+                yield f"{name} {version}"
+
+    @property
+    def _framework(self) -> str:
+        """The package of the finding's backend, which its maintainers publish."""
+        shown = self.finding.divergence
+        return FRAMEWORKS.get(plugins.plain(shown.backend).partition("_")[0], shown.side)
 
     @property
     def check(self) -> tuple[str, str]:
         """The check of XLA that failed, and its place; empty where none did."""
-        return words.compiler_check(self.shown)
+        line = _CHECK.search(self.shown.what) or _CHECK.search(self.shown.log)
+        return (line["check"].strip(), line["place"]) if line else ("", "")
 
     @property
     def explanation(self) -> str:
@@ -171,21 +221,44 @@ class Draft:
 
     @property
     def expected(self) -> str:
-        """What is expected and what came, with the numbers of the draft's own case."""
-        return words.expected(self.finding, self._of_case, self.output)
-
-    @property
-    def _of_case(self) -> Divergence:
-        """What the draft's own case shows; without facts where it was not run and is not the first one."""
-        own = self.measured_again or not self.reduced
-        return self.shown if own else msgspec.structs.replace(self.shown, facts=None)
+        """What is expected and what came, and which other runs of the case are right."""
+        wanted, actual = self._expectation
+        facts = self._facts
+        remark = facts.remark if isinstance(facts, RemarkFacts) and not actual else ""
+        got = f", got {actual}" if actual else f". {self.shown.tensor}: {remark}" if remark else ""
+        runs = (SINGLE, "on one device"), (OTHER, f"with {self.other_side} in the same layout")
+        right = [words for name, words in runs if self.finding.evidence.get(name) == AGREES]
+        return f"Expected {wanted}{got}." + (f" It is correct {' and '.join(right)}." if right else "")
 
     @property
     def behaviour(self) -> str:
         """What is expected, below a heading that says so."""
-        wanted, actual = words.valued(*words.expectation(self._of_case, self.output))
+        wanted, actual = self._expectation
         instead = f" instead of {actual}" if actual else ""
         return f"{wanted[:1].upper()}{wanted[1:]}{instead}."
+
+    @property
+    def _expectation(self) -> tuple[str, ...]:
+        """What is expected, and what came instead: what the script printed, else what the run measured.
+
+        The second is empty where other words say it, as a title does with an exception.
+        """
+        printed = readable.stated(self.output)
+        if printed[0]:
+            return readable.valued(*printed)
+        if self.shown.symptom in FAILURES:
+            return "no error", ""
+        match self._facts:
+            case PropertyFacts(property=name, expected=expected, actual=actual):
+                return readable.valued(f"{name} {expected}", actual)
+            case KindsFacts(count=count, expected=expected, actual=actual):
+                return readable.valued(expected or EAGER, f"{count} values that are {actual}")
+        return EAGER, ""
+
+    @property
+    def _facts(self) -> Facts | None:
+        """The facts of the draft's own case; None where it was not run and is not the first one."""
+        return self.shown.facts if self.measured_again or not self.reduced else None
 
     @property
     def detail(self) -> str:
@@ -206,7 +279,7 @@ class Draft:
     @property
     def environment(self) -> str:
         """What `collect_env` says of versions, system and GPU."""
-        return environment.short(self.collected)
+        return readable.environment(self.collected)
 
     @property
     def reduced(self) -> bool:
@@ -217,7 +290,8 @@ class Draft:
     def verdict(self) -> str:
         """One sentence: what is at fault, and where it shows."""
         shown = self.shown
-        return f"Blame: {self.finding.blame}. {self.backend} shows {shown.symptom} at {words.when(shown)}."
+        place = f"step {shown.step}, {titles.PASSES[shown.stage]}"
+        return f"Blame: {self.finding.blame}. {self.backend} shows {shown.symptom} at {place}."
 
     @property
     def backend(self) -> str:
@@ -227,7 +301,7 @@ class Draft:
     @property
     def other_side(self) -> str:
         """What users call the side that it is compared with."""
-        return words.other_side(self.shown)
+        return "torch_xla" if self.shown.side == "torch" else "torch's process groups"
 
     @property
     def reported(self) -> tuple[tuple[str, str], ...]:
@@ -238,9 +312,9 @@ class Draft:
         """Whether a version is that of a device of the run, or of a package with which its side computes."""
         subject, _, whose = name.partition(" (")
         own = not whose or whose.endswith("run)")
-        shown = self.finding.divergence
-        others = {*words.FRAMEWORKS.values()} - {"torch", words.framework(shown)}
-        packages = ("torch",) if shown.side == "torch" else {*installed.COMPUTING} - others
+        others = {*FRAMEWORKS.values()} - {"torch", self._framework}
+        on_torch = self.finding.divergence.side == "torch"
+        packages = ("torch",) if on_torch else {*installed.COMPUTING} - others
         return value != "not installed" and own and subject in (*packages, *OF_RUN)
 
     @property
@@ -251,7 +325,7 @@ class Draft:
     @property
     def stability(self) -> str:
         """How often it came back, as `k of n`."""
-        back, times = repeats(self.finding)
+        back, times = self.finding.repeats
         return f"{back} of {times}"
 
     @property
@@ -319,6 +393,11 @@ class Draft:
     def devices(self) -> int:
         """For how many devices the graph is."""
         return devices(self.reproducer) or self.case.world_size
+
+    @property
+    def compile(self) -> str:
+        """The program that compiles the graph."""
+        return compile_program(self.devices)
 
     @property
     def case_json(self) -> str:

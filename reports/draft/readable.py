@@ -1,7 +1,8 @@
-"""A script and its output as maintainers read them: without the lines by which difftest reads an answer."""
+"""Scripts, their output and `collect_env` as maintainers read them, who want the lines that say something."""
 
 import ast
 import re
+from collections.abc import Iterator
 
 REPRODUCED = re.compile(r'^ *print\("BUG REPRODUCED" if .*\)\n', re.MULTILINE)
 ANSWERS = frozenset({"BUG REPRODUCED", "not reproduced"})
@@ -17,7 +18,20 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`]|torch|jax)")
 _BLANK = re.compile(r"\n{3,}")
 _STATED = re.compile(r"\bexpected\b", re.IGNORECASE)
 _RAISED = re.compile(r"^[\w.]+: \S")
+_DIGITS = re.compile(r"-?\d+\.\d{9,}(?:e[-+]\d+)?")
+_NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]\d+)?")
+_VALUE = re.compile(r"(?=.*[\[{<_*])[-\d\[({'\"t]")
+"""What Python prints of a value, where Markdown would act on it."""
+
 TRACEBACK = "Traceback (most recent call last)"
+
+
+KEPT = (
+    *("PyTorch version", "CUDA used to build", "ROCM used to build", "OS", "Libc version", "Python version"),
+    *("Is CUDA available", "GPU models", "Nvidia driver", "cuDNN version"),
+)
+PACKAGES = frozenset({"jax", "jaxlib", "numpy", "torch", "torch-xla", "torch_xla", "torchax", "torch_tpu"})
+EMPTY = frozenset({"N/A", "Could not collect", ""})
 
 
 def script(text: str) -> str:
@@ -72,6 +86,32 @@ def stated(text: str) -> tuple[str, str]:
         if named and len(line) <= WIDEST_STATED:
             return named["expected"], named["actual"]
     return "", ""
+
+
+def valued(*texts: str) -> tuple[str, ...]:
+    """The texts with no more digits of a number than tell them apart, as code where Markdown would act."""
+    short = [_DIGITS.sub(lambda number: f"{float(number[0]):.7g}", text) for text in texts]
+    numbers, fewer = ({tuple(_NUMBER.findall(text)) for text in each} for each in (texts, short))
+    shown = short if len(numbers) == len(fewer) else texts
+    return tuple(f"`{text}`" if _VALUE.match(text) and "`" not in text else text for text in shown)
+
+
+def environment(collected: str) -> str:
+    """The versions, system and GPU in what `collect_env` prints, without the processor's flags.
+
+    A text of another form, such as why there is none, as it is.
+    """
+    return "\n".join(_versions(collected)) or collected
+
+
+def _versions(collected: str) -> Iterator[str]:
+    for line in collected.splitlines():
+        name, _, value = line.partition(":")
+        pip = line.removeprefix("[pip3] ")
+        if pip != line and pip.partition("==")[0] in PACKAGES:
+            yield pip
+        elif name.startswith(KEPT) and value.strip() not in EMPTY:
+            yield line
 
 
 def _is_exit(node: ast.stmt) -> bool:

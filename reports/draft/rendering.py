@@ -22,16 +22,6 @@ DETAILS = "<details>"
 _BLANK = re.compile(r"\n{3,}")
 
 
-def trackers() -> tuple[str, ...]:
-    """The trackers that have a template, by name."""
-    names = (
-        name.removeprefix(f"{FOLDER}/")
-        for name in _environment().list_templates()
-        if name.startswith(f"{FOLDER}/")
-    )
-    return tuple(sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)))
-
-
 class Drafted(Protocol):
     """What is drafted: a finding's `Draft`, or another for which there is a file of parts."""
 
@@ -40,7 +30,7 @@ class Drafted(Protocol):
 
 
 def render(draft: Drafted, tracker: str) -> str:
-    """The draft in the form of `tracker`, one of `trackers()`.
+    """The draft in the form of `tracker`, which has a template.
 
     Where the lines would be too many, no log is quoted (not `logged`). Else the script or the graph unfolds
     (`folded` is 1), or both (2), or the script that made a graph is attached (3).

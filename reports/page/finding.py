@@ -10,12 +10,13 @@ from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
 from difftest.findings.faults import SCRIPTS, reported_at
 from difftest.findings.standing import Standing, in_words, of_cause
+from difftest.ground.counted import counted
 from difftest.judge.divergence import Divergence
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
-from reports.draft.tracker import tracker
+from reports.draft.reportable import tracker
 from reports.page.curves import CurveDrawing, drawing
 from reports.page.grid import of_pieces
 from reports.page.head import SHOWN_PACKAGES
@@ -111,7 +112,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str, nights: Mapping[st
 def _summary(report: Report, cause: Cause, case: Case | None, nights: Mapping[str, str]) -> Iterator[str]:
     """The facts beside the title, as short texts."""
     finding = cause.finding
-    back, repeats = finding.returned if finding.returned[1] else finding.stable
+    back, repeats = finding.repeats
     yield ", ".join(map(report.spoken, cause.backends))
     if case:
         yield str(case.layout.mesh)
@@ -119,7 +120,7 @@ def _summary(report: Report, cause: Cause, case: Case | None, nights: Mapping[st
         yield _model(case)
     yield str(finding.divergence.stage)
     yield f"reproduced {back} of {repeats}" if repeats else "not repeated"
-    yield f"{cause.hits:,} case{'s' * (cause.hits != 1)}"
+    yield counted(cause.hits, "case")
     if marks := _nights(cause, nights):
         yield f"nights {marks}"
 
@@ -190,7 +191,7 @@ def _evidence(report: Report, name: str, finding: Finding) -> str:
 def _training(case: Case) -> str:
     """What is trained how, in a line."""
     training = case.training
-    steps = f"{training.optimizer}, {training.steps} step{'s' * (training.steps != 1)}, "
+    steps = f"{training.optimizer}, {counted(training.steps, 'step')}, "
     return f"{case.dtype}, {'' if case.model.is_program else steps}numbers: {case.data.regime}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from difftest.findings.standing import Standing, standing
+from difftest.ground.counted import counted
 from difftest.records.comparisons import Comparisons, Counts
 from difftest.records.completeness import why
 from reports import tables
@@ -44,7 +45,7 @@ def ranks(mesh: str) -> str:
     number = 1
     for size in _SIZE.findall(mesh):
         number *= int(size)
-    return f"{number} rank{'s' * (number != 1)}"
+    return counted(number, "rank")
 
 
 def _map(
@@ -111,7 +112,7 @@ def _square(count: Any, ended: Counts, unknown: int) -> Square:  # noqa: ANN401 
     if count is None:
         return Square("lost", f"{lost:,}", f"nothing compared: {why(ended)}")
     cases = count.agree + count.diverge + count.inconclusive
-    words = f"{cases:,} case{'s' * (cases != 1)}: {count.agree:,} agree, {count.diverge:,} diverge"
+    words = f"{counted(cases, 'case')}: {count.agree:,} agree, {count.diverge:,} diverge"
     words += f", {count.inconclusive:,} inconclusive" + (f", {lost:,} lost" if lost else "")
     refused = ended.unsupported.total()
     words += f"; {refused:,} more are not supported" if refused else ""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from difftest.cases.case import Case
 from difftest.cases.draws import Floats
@@ -132,21 +132,14 @@ def fault_of(divergence: Divergence, outcome: Outcome, measurement: Measurement 
     kind = check.TRAITS.scripts.get(divergence.symptom) if check else None
     if kind is None:
         return None
-    shown = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
+    shown = Fault(kind=kind, stage=divergence.stage, step=divergence.step)
     if isinstance(outcome, Failure):
-        return Fault(
-            kind=kind,
-            stage=shown.stage,
-            step=shown.step,
-            failure=outcome.kind,
-            needle=needle(outcome.message),
-        )
+        return replace(shown, failure=outcome.kind, needle=needle(outcome.message))
+    shown = replace(shown, tensor=divergence.tensor)
     if kind != "numbers":
         return shown
     assert measurement is not None  # noqa: S101  a mismatch was measured
-    return Fault(
-        kind=kind, stage=shown.stage, step=shown.step, tensor=shown.tensor, tolerance=tolerance(measurement)
-    )
+    return replace(shown, tolerance=tolerance(measurement))
 
 
 def tolerance(measurement: Measurement) -> float:

@@ -290,9 +290,7 @@ def test_every_kind_but_a_container_is_spelled_in_scripts() -> None:
     layers = {
         kind: layer for kind, layer in KINDS.items() if kind != "building_block" and not layer.READS_RESULTS
     }  # programs have scripts
-    unspelled = [
-        kind for kind, layer in layers.items() if not {"of_torch", "spelled", "held"} & set(vars(layer))
-    ]
+    unspelled = [kind for kind, layer in layers.items() if not SPELLED & set(vars(layer))]
     assert not unspelled, "these files of difftest/cases/layers lack `spelled` and `of_torch`"
 
 

@@ -10,11 +10,19 @@ import msgspec
 import pytest
 
 from difftest.findings import faults
-from difftest.findings.faults import KNOWN, KnownFault, fixed_in, known, read_faults, read_origins
+from difftest.findings.faults import (
+    KNOWN,
+    KnownFault,
+    KnownScript,
+    fixed_in,
+    known,
+    raises_of,
+    read_faults,
+    read_origins,
+)
 from difftest.findings.flips import GSPMD
 from difftest.findings.ledger import entries, read_ledger
 from difftest.ground.errors import UsageError
-from difftest.jobs.filing.known_script import KnownScript, raises_of, script_of, script_on_jax
 from difftest.jobs.filing.script_runs import ScriptRun, run_script
 from difftest.jobs.watch.script_states import partitioners, state_of
 from difftest.records import former_details
@@ -69,7 +77,7 @@ def test_the_list_says_of_each_fault_of_xla_whether_the_newest_jaxlib_has_it() -
     of_xla = [fault for fault in read_faults() if fault.package == "XLA"]
     assert [fault.name for fault in of_xla if fault.jaxlib.get(newest) not in {"alive", "fixed"}] == []
     for fault in of_xla:
-        script = script_on_jax(fault)
+        script = fault.shown_on_jax_by
         assert script, fault.name
         assert (newest in fault.gspmd) == (GSPMD in partitioners(script)), fault.name
 
@@ -106,7 +114,7 @@ def test_an_exception_shows_a_fault_by_what_it_says(text: str, *, shown: bool, a
 
 def test_the_text_of_a_known_script_says_by_which_exceptions_it_shows_its_fault() -> None:
     fault = next(fault for fault in read_faults() if fault.raises)
-    assert raises_of(script_of(fault).text) == fault.raises
+    assert raises_of(fault.shown_by.text) == fault.raises
     assert raises_of("raise SystemExit(0)\n") == ()
 
 

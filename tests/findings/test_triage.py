@@ -25,7 +25,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers.linear import Linear
 from difftest.commands.triage import _backends
 from difftest.findings.ledger import Entry, Ledger
-from difftest.findings.triage import Status, Triaged, status, steady, triage
+from difftest.findings.triage import Status, Triaged, status, triage
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.filing.reduction import keep, search
 from difftest.judge.outcome import Outcome, Symptom
@@ -70,7 +70,7 @@ def test_the_status_depends_on_the_fingerprints_of_the_runs(shown: list[str], ex
 def test_the_last_runs_decide_if_a_finding_is_steady(
     stable: tuple[int, int], returned: tuple[int, int], expected: bool
 ) -> None:
-    assert steady(msgspec.structs.replace(FINDING, stable=stable, returned=returned)) == expected
+    assert msgspec.structs.replace(FINDING, stable=stable, returned=returned).steady == expected
 
 
 def triaged(campaign: Campaign, ledger: Ledger = NOTHING, times: int = 3) -> Triaged:
@@ -130,7 +130,7 @@ def test_an_intermittent_fault_is_unstable(tmp_path: Path) -> None:
     turns = iter([True, False, False])
     machine.wrong = {"spmd": lambda _case: next(turns)}
     assert (triaged(campaign).finding.status, the_finding(campaign).returned) == ("UNSTABLE", (1, 3))
-    assert not steady(the_finding(campaign))
+    assert not the_finding(campaign).steady
 
 
 def test_an_infrastructure_error_does_not_change_the_status_of_a_finding(tmp_path: Path) -> None:

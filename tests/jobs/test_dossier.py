@@ -7,8 +7,7 @@ import pytest
 from installed_packages import needs
 from msgspec.structs import replace
 
-from difftest.findings.faults import KnownFault, read_faults
-from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax
+from difftest.findings.faults import KnownFault, KnownScript, read_faults
 from difftest.jobs.filing.script_runs import ScriptRun, compiled_hlo
 from reports.draft import readable
 from reports.draft.draft import MOST_TITLE
@@ -168,8 +167,8 @@ def test_the_kind_of_a_fault_says_what_it_means_for_training(kind: str, words: s
 @pytest.mark.long
 def test_every_fault_has_a_script_and_some_have_one_for_jaxlib() -> None:
     faults = read_faults()
-    assert all(script_of(fault).text for fault in faults)
-    assert any(script_on_jax(fault) for fault in faults)
+    assert all(fault.shown_by.text for fault in faults)
+    assert any(fault.shown_on_jax_by for fault in faults)
 
 
 WORDS_OF_OURS = (

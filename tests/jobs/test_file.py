@@ -9,28 +9,34 @@ from pathlib import Path
 import pytest
 from command_line import command
 from machines import Machine, a_campaign, examined, sharded, the_finding
-from samples import a_case
 from sentences import replaced
 
 from difftest.campaign.campaign import Campaign
-from difftest.findings.faults import SCRIPTS, read_faults
+from difftest.findings.faults import SCRIPTS, known_script, read_faults
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.targets import FindingTarget
-from difftest.jobs.filing import accusation, chain, kept_script, quotations
+from difftest.jobs.filing import accusation, chain, draft, recompilation
 from difftest.jobs.filing.accusation import Accusation, AccusedProgram
 from difftest.jobs.filing.chain import DraftChain, HaltError, own_alone
 from difftest.jobs.filing.draft import Issue
 from difftest.jobs.filing.filing import Filing
-from difftest.jobs.filing.known_script import known_script
-from difftest.jobs.filing.pass_files import AFTER, BEFORE
 from difftest.jobs.filing.reproduction import Reproduction
 from difftest.jobs.filing.script_runs import ScriptRun
 from difftest.judge.outcome import Symptom
 from difftest.passes.guilty import Verdict
 from difftest.passes.snapshots import Snapshot
-from difftest.records.corpus import ARTIFACTS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
+from difftest.records.corpus import (
+    AFTER_PASS,
+    ARTIFACTS,
+    BEFORE_PASS,
+    DRAFT,
+    FINDING,
+    OUTPUT,
+    REDUCED,
+    SCRIPT,
+)
 from difftest.records.evidence import GUILTY_PASS
 from difftest.records.former_details import FORMER
 from reports.draft import readable
@@ -77,7 +83,7 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(quotations, "collect_env", lambda _python: "")
+    monkeypatch.setattr(draft, "collect_env", lambda _python: "")
     monkeypatch.setattr(chain, "reproduce", lambda *_: SHOWN)
     return Desk(tmp_path)
 
@@ -158,6 +164,13 @@ def test_a_reported_finding_stops_before_anything_is_run(desk: Desk) -> None:
     assert "no draft: it is reported already: https://github.com/pytorch/xla/issues/1" in done.output
 
 
+def test_an_unknown_tracker_is_refused_before_anything_is_run(desk: Desk) -> None:
+    runs = sum(desk.machine.requests.values())
+    done = command("file", desk.folder, "--tracker", "jira")
+    assert (done.status, sum(desk.machine.requests.values())) == (2, runs)
+    assert "'jira' is not one of 'pytorch', 'xla', 'openxla'" in done.output
+
+
 def test_the_ledgers_script_stands_for_reduction_and_reproducer(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +225,7 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
         asked.append((python, ranks))
         return "diverges: SIGABRT with jaxlib 0.10.2, the same message"
 
-    monkeypatch.setattr(kept_script, "recompile", recompile)
+    monkeypatch.setattr(recompilation, "recompile", recompile)
     monkeypatch.setattr(chain, "keep_script", lambda *_: ("graph0.stablehlo.txt",))
     corpus = desk.campaign.corpus
     crash = replaced(
@@ -221,7 +234,7 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
         side="xla",
         detail="step 0, backward, rank 0: SIGABRT: F external/xla/x.h:1] Check failed: IsScalar(x)",
     )
-    finding = corpus.amend(desk.folder.name, divergence=crash)
+    corpus.amend(desk.folder.name, divergence=crash)
     say = desk.lines.append
 
     def no_network() -> Path:
@@ -239,8 +252,7 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
     )
     text = 'os.environ.update(CPU_NUM_DEVICES="5")\n'
     shown = Reproduction(reason=None, script=ScriptRun(text=text, shown=True, output=""))
-    subject = FindingTarget(finding=finding, case=a_case(), folder=desk.folder)
-    made._keep(Filing.of(subject, Ledger()), shown)  # noqa: SLF001
+    made._keep(Filing.read(desk.folder, Ledger()), shown)  # noqa: SLF001
     assert asked == ([(where / "bin" / "python", 5)] if installed else [])
     assert corpus.finding(desk.folder.name).evidence.get("replayed", "").startswith("diverges") == installed
     assert ("cannot be installed to compile its graph: no network" in desk.lines[-1]) != installed
@@ -263,7 +275,7 @@ def test_a_chain_for_the_compilers_tracker_names_the_pass_once(
     assert [program.scripts for program in programs] == [("import torch\n",)]
     evidence = desk.campaign.corpus.finding(desk.folder.name).evidence
     assert evidence[GUILTY_PASS] == "algsimp: wrong after it"
-    assert {file.name for file in (desk.folder / ARTIFACTS).iterdir()} == {BEFORE, AFTER}
-    draft = (desk.folder / DRAFT).read_text()
-    assert "### The pass\n\nalgsimp: wrong after it." in draft
-    assert draft.count("HloModule m") == 2
+    assert {file.name for file in (desk.folder / ARTIFACTS).iterdir()} == {BEFORE_PASS, AFTER_PASS}
+    written = (desk.folder / DRAFT).read_text()
+    assert "### The pass\n\nalgsimp: wrong after it." in written
+    assert written.count("HloModule m") == 2

@@ -106,8 +106,8 @@ def machine() -> Iterator[Machine]:
         patch.setattr("difftest.jobs.filing.reproduction.run_script", rendered)
         patch.setattr("difftest.jobs.filing.chain.run_script", rendered)
         patch.setattr("difftest.jobs.filing.bisection.run_script", ours)
-        patch.setattr("difftest.jobs.filing.kept_script.keep_graphs", lambda *_, **__: ())
-        patch.setattr("difftest.jobs.filing.quotations.collect_env", lambda _python: "")
+        patch.setattr("difftest.jobs.filing.reproduction.keep_graphs", lambda *_, **__: ())
+        patch.setattr("difftest.jobs.filing.draft.collect_env", lambda _python: "")
         patch.setattr(Environments, "interpreter", lambda _self, _version: Path(sys.executable))
         yield machine
 

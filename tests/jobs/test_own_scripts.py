@@ -13,7 +13,7 @@ from samples import a_case
 
 from difftest import cli
 from difftest.ground.errors import InfrastructureError
-from difftest.jobs.filing import quotations
+from difftest.jobs.filing import draft
 from difftest.jobs.filing.reproduction import Reproduction
 from difftest.jobs.filing.script_runs import ScriptRun
 from difftest.jobs.installed.environments import Environments
@@ -35,7 +35,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a finding with a planted script. Versions to bisect are all this Python."""
     monkeypatch.setattr(Environments, "interpreter", lambda _self, _version: Path(sys.executable))
-    monkeypatch.setattr(quotations, "collect_env", lambda _python: "")
+    monkeypatch.setattr(draft, "collect_env", lambda _python: "")
     campaign = a_campaign(tmp_path / "corpus", Machine(spmd=sharded))
     examined(campaign)
     folder = tmp_path / "corpus" / the_finding(campaign).fingerprint

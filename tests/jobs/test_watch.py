@@ -16,10 +16,9 @@ from click.testing import CliRunner
 
 from difftest.commands import watch as command
 from difftest.findings import faults
-from difftest.findings.faults import NEWEST, KnownFault
+from difftest.findings.faults import NEWEST, KnownFault, KnownScript
 from difftest.findings.flips import Tried
 from difftest.ground.errors import InfrastructureError, UsageError
-from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.installed import index
 from difftest.jobs.watch import warm_scripts, watch
 from difftest.jobs.watch.case_states import CaseState
@@ -241,7 +240,7 @@ def test_cases_run_on_the_newest_release_of_the_list_too_and_are_compared(
     monkeypatch.setattr(watch, "case_state", lambda _, __, backend: states[backend.partition("@")[2]])
     fault = msgspec.structs.replace(with_case, releases={"2.9.0": "alive", "2.15.0": "alive"})
     alone = KnownScript(text="print('expected 1, actual 2')")
-    monkeypatch.setattr(watch, "script_of", lambda _: alone)
+    monkeypatch.setattr(KnownFault, "shown_by", alone)
     request = watch.Watch(folder=tmp_path, releases=(NEW,), faults=[fault], sample=1, say=lambda _: None)
     result = watch.watch(request)
     assert [str(one) for one in places] == ["torch 2.16.0", "torch 2.15.0"]

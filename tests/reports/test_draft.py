@@ -2,6 +2,7 @@
 
 import os
 import time
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from sentences import replaced
 from difftest.commands.draft import command
 from difftest.findings.titles import title
 from difftest.ground import installed
-from difftest.jobs.filing import quotations
+from difftest.jobs.ask.options import MOST_A_DAY, TRACKERS
+from difftest.jobs.filing import draft
 from difftest.judge.blame import layer
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -26,10 +28,8 @@ from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft
 from reports.draft.markup import fenced
-from reports.draft.refusal import refusal
-from reports.draft.releases import releases_of
-from reports.draft.rendering import render, trackers
-from reports.draft.tracker import tracker
+from reports.draft.rendering import render
+from reports.draft.reportable import refusal, releases_of, tracker
 from reports.tracebacks import last_line, without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
@@ -104,8 +104,15 @@ def drafted(finding: Finding, name: str, **more: Any) -> str:  # noqa: ANN401
     return render(Draft(finding=finding, case=a_case(), **fields), name)
 
 
+def refused(finding: Finding) -> str | None:
+    return refusal(finding, releases_of(finding))
+
+
 def test_every_tracker_has_a_template() -> None:
-    assert trackers() == ("openxla", "pytorch", "xla")
+    folder = files("reports") / "templates" / "issues"
+    assert {file.name for file in folder.iterdir() if not file.name.startswith("_")} == {
+        f"{name}.md.jinja" for name in TRACKERS
+    }
 
 
 def test_the_tracker_depends_on_side_and_place() -> None:
@@ -305,28 +312,28 @@ def test_text_of_a_log_cannot_leave_its_block_or_mention_people() -> None:
 
 
 def test_unstable_and_fixed_findings_are_refused_with_the_reason() -> None:
-    assert refusal(a_finding()) is None
-    assert "1 of 2" in (refusal(a_finding(stable=(1, 2))) or "")
-    assert "never repeated" in (refusal(a_finding(stable=(0, 0))) or "")
-    assert "FIXED" in (refusal(a_finding(status="FIXED", stable=(2, 2))) or "")
-    assert refusal(a_finding(stable=(0, 2), status="REPRODUCED", returned=(3, 3))) is None
+    assert refused(a_finding()) is None
+    assert "1 of 2" in (refused(a_finding(stable=(1, 2))) or "")
+    assert "never repeated" in (refused(a_finding(stable=(0, 0))) or "")
+    assert "FIXED" in (refused(a_finding(status="FIXED", stable=(2, 2))) or "")
+    assert refused(a_finding(stable=(0, 2), status="REPRODUCED", returned=(3, 3))) is None
 
 
 def test_a_reported_finding_is_refused_with_its_address_and_one_with_a_script_alone_is_not() -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
-    assert refusal(a_finding(upstream=issue)) == f"it is reported already: {issue}"
-    assert refusal(a_finding(upstream="difftest/findings/known/tie_broken_by_parallelize_module.py")) is None
+    assert refused(a_finding(upstream=issue)) == f"it is reported already: {issue}"
+    assert refused(a_finding(upstream="difftest/findings/known/tie_broken_by_parallelize_module.py")) is None
     listed = "https://github.com/pytorch/xla/issues/7042"
     on_xla = a_finding(side="xla", upstream="difftest/findings/known/tie_broken_by_to_on_xla.py")
-    assert refusal(on_xla) == f"it is reported already: {listed}", "the list of faults has the issue"
+    assert refused(on_xla) == f"it is reported already: {listed}", "the list of faults has the issue"
 
 
 def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
     expected = "it is fixed in torch 2.15.0, the newest release"
-    assert refusal(a_finding(releases={"torch 2.15.0": "fixed"})) == expected
-    assert refusal(a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py")) == expected
-    assert refusal(a_finding(releases={"torch 2.15.0": "alive"})) is None
-    assert refusal(a_finding(releases={"torch_xla 2.15.0": "fixed"})) is None
+    assert refused(a_finding(releases={"torch 2.15.0": "fixed"})) == expected
+    assert refused(a_finding(upstream="difftest/findings/known/mean_over_uneven_shards.py")) == expected
+    assert refused(a_finding(releases={"torch 2.15.0": "alive"})) is None
+    assert refused(a_finding(releases={"torch_xla 2.15.0": "fixed"})) is None
 
 
 def test_a_draft_says_on_which_releases_it_was_tried() -> None:
@@ -488,19 +495,24 @@ RuntimeError: no
 
 
 def test_a_draft_for_the_compiler_has_its_graph_and_how_to_compile_it() -> None:
-    graph = {"graph": "module @x\n", "graph_name": "g.txt", "compile": "print()", "compile_name": "c.py"}
-    text = drafted(a_crash(), "openxla", **graph, artifacts=("artifacts/g.txt",))
+    graph = "module @x\n"
+    text = drafted(a_crash(), "openxla", graph=graph, artifacts=("artifacts/g.txt",))
     _, _, first, *_ = text.splitlines()
     assert first.startswith("`Check failed: IsScalar(x)` (spmd\\_partitioner\\_util.h:127) ends the process")
     assert "for 2 devices" in first
-    order = ("```text\nmodule @x\n```", "`g.txt`, `python c.py`", "```python\nprint()\n```", "<details>")
+    order = (
+        "```text\nmodule @x\n```",
+        "`python compile.py`",
+        "```python\nimport jaxlib\n",
+        "<details>",
+    )
     places = [text.index(part) for part in order]
     assert places == sorted(places)
     assert text.index("import torch") > places[-1], "the script of torch_xla is a detail"
-    other = drafted(a_crash(), "openxla", **graph, reproducer='x(CPU_NUM_DEVICES="5")\n')
+    other = drafted(a_crash(), "openxla", graph=graph, reproducer='x(CPU_NUM_DEVICES="5")\n')
     assert "for 5 devices" in other
     again = drafted(
-        a_crash(evidence={"replayed": "diverges: SIGABRT with jaxlib 0.10.2"}), "openxla", **graph
+        a_crash(evidence={"replayed": "diverges: SIGABRT with jaxlib 0.10.2"}), "openxla", graph=graph
     )
     assert "With another XLA: diverges: SIGABRT with jaxlib 0.10.2." in again.splitlines()[2]
 
@@ -518,10 +530,10 @@ def test_versions_of_the_run_and_of_this_machine_are_labelled(
 ) -> None:
     monkeypatch.setattr(installed, "version", lambda package: f"{package} here")
     died = a_crash(environment={"torch": "2.8.0", "torch_xla": "2.8.0", "jaxlib": "0.6"})
-    versions = dict(quotations.versions(died, a_case()))
+    versions = dict(draft.versions(died, a_case()))
     assert (versions["torch (in the run)"], versions["jax (where this was drafted)"]) == ("2.8.0", "jax here")
     assert not {"PJRT device", "torch (where this was drafted)"} & set(versions)
-    reduced = dict(quotations.versions(msgspec.structs.replace(died, case="0" * 12), a_case()))
+    reduced = dict(draft.versions(msgspec.structs.replace(died, case="0" * 12), a_case()))
     assert reduced["torch (in the original case's run)"] == "2.8.0"
 
 
@@ -559,16 +571,16 @@ def test_an_unknown_device_is_not_made_up() -> None:
     died = a_crash(environment={"torch": "2.8.0"})
     assert "[CPU/TPU]: CPU\n" in drafted(died, "xla", reproducer=script), "the script ran here"
     assert "[CPU/TPU]: not known" in drafted(died, "xla", reproducer=script, ran_here=False)
-    assert ("PJRT device", "TPU") in quotations.versions(a_crash(environment={"device": "TPU"}), a_case())
-    assert "PJRT device" not in dict(quotations.versions(a_finding(environment={"device": "cpu"}), a_case()))
+    assert ("PJRT device", "TPU") in draft.versions(a_crash(environment={"device": "TPU"}), a_case())
+    assert "PJRT device" not in dict(draft.versions(a_finding(environment={"device": "cpu"}), a_case()))
 
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    monkeypatch.setattr(quotations, "collect_env", lambda _python: "PyTorch version: 2.9.0")
+    monkeypatch.setattr(draft, "collect_env", lambda _python: "PyTorch version: 2.9.0")
     corpus_ = Corpus(tmp_path)
     corpus_.prepare()
-    for number in range(quotations.MOST_A_DAY + 1):
+    for number in range(MOST_A_DAY + 1):
         name = f"torch_dtensor-parameters-mismatch-0000000{number}"
         corpus_.save(a_finding(fingerprint=name), a_case())
         (corpus_.root / name / SCRIPT).write_text("import torch\n")
@@ -584,7 +596,7 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
         assert "--package torch --versions 2.9.0,2.15.0` tries it" in done.stderr
     done = CliRunner().invoke(command, [str(last)], standalone_mode=False)
     assert done.return_value == 1
-    assert f"{quotations.MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
+    assert f"{MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
     assert not (last / "issue.md").exists()
     assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, (
         "its own draft does not count"
@@ -594,9 +606,9 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
 def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
     one, other, *_ = (corpus.root / name for name in corpus.fingerprints())
     (one / "issue.md").write_text("old")
-    assert quotations.limit_reached(other, 1)
+    assert draft.limit_reached(other, 1)
     os.utime(one / "issue.md", (time.time() - 2 * 86_400,) * 2)
-    assert quotations.limit_reached(other, 1) is None
+    assert draft.limit_reached(other, 1) is None
 
 
 def test_the_command_does_not_draft_a_reported_finding(corpus: Corpus) -> None:
@@ -611,4 +623,4 @@ def test_the_command_does_not_draft_a_reported_finding(corpus: Corpus) -> None:
 def test_an_unknown_tracker_is_wrong_usage(corpus: Corpus) -> None:
     done = CliRunner().invoke(command, [str(corpus.root / corpus.fingerprints()[0]), "--tracker", "jira"])
     assert done.exit_code == 2
-    assert "allowed: openxla, pytorch, xla" in done.output
+    assert "'jira' is not one of 'pytorch', 'xla', 'openxla'" in done.output

@@ -24,11 +24,9 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature
-from difftest.findings.faults import KnownFault, read_faults
+from difftest.findings.faults import KnownFault, KnownScript, read_faults
 from difftest.ground import made_environments
 from difftest.jobs.filing.block_sources import block_texts
-from difftest.jobs.filing.known_script import KnownScript, script_of
-from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
 from difftest.jobs.filing.script_runs import keep_graphs, run_script
 from difftest.jobs.watch.script_states import variables_of
 from difftest.judge.fingerprint import FAILURES
@@ -36,9 +34,10 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
-from reports.draft.draft import Draft, devices
-from reports.draft.releases import releases_of
+from reports.draft.compilation import GRAPH, PROGRAM
+from reports.draft.draft import Draft
 from reports.draft.rendering import MOST_FIRST, MOST_LINES, first_lines, render
+from reports.draft.reportable import releases_of
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import render as script
 from workers.backends import titles
@@ -82,7 +81,7 @@ class Subject:
     @property
     def known(self) -> KnownScript | None:
         """The listed fault's script."""
-        return script_of(fault(self.listed)) if self.listed else None
+        return fault(self.listed).shown_by if self.listed else None
 
 
 def fault(name: str) -> KnownFault:
@@ -90,7 +89,7 @@ def fault(name: str) -> KnownFault:
 
 
 def a_listed(name: str, backend: str, tracker: str, **more: object) -> Subject:
-    return Subject(backend, tracker, lambda: script_of(fault(name)).text, a_case(), listed=name, **more)  # type: ignore[arg-type]
+    return Subject(backend, tracker, lambda: fault(name).shown_by.text, a_case(), listed=name, **more)  # type: ignore[arg-type]
 
 
 def a_written(backend: str, tracker: str, case: Case, shown: Fault, **more: object) -> Subject:
@@ -224,9 +223,6 @@ def drafted(subject: Subject, output: str, graph: str = MODULE) -> str:
             collected=COLLECTED,
             artifacts=("artifacts/graph0.stablehlo.txt",) if compiled else (),
             graph=graph if compiled else "",
-            graph_name=GRAPH,
-            compile=compile_program(devices(text) or 2),
-            compile_name=PROGRAM,
             called=CALLED,
         ),
         subject.tracker,

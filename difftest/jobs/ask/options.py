@@ -227,14 +227,23 @@ Trust: TypeAlias = Annotated[
         help="Run code that may not be yours: a finding's script, or a module that you have not run yet.",
     ),
 ]
+TRACKERS = ("pytorch", "xla", "openxla")
+"""Each has a template in `reports/templates/issues/`."""
+
 Tracker: TypeAlias = Annotated[
-    str | None, option(metavar="NAME", help="pytorch, xla or openxla.  [default: according to the evidence]")
+    str | None,
+    option(
+        type=click.Choice(TRACKERS),
+        metavar="NAME",
+        help=f"{', '.join(TRACKERS[:-1])} or {TRACKERS[-1]}.  [default: according to the evidence]",
+    ),
 ]
+MOST_A_DAY = 5
 MostADay: TypeAlias = Annotated[
     int,
     option(
         type=click.IntRange(min=1),
-        default=5,
+        default=MOST_A_DAY,
         help="The largest number of drafts for a corpus in one day (UTC).",
     ),
 ]

@@ -24,10 +24,14 @@ class CaseTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingTarget:
-    """A finding, the simplest case that shows it, and its folder, an absolute path."""
+    """A finding, the simplest case that shows it, the one that it has first shown in, and its folder.
+
+    The folder is an absolute path.
+    """
 
     finding: Finding
     case: Case
+    original: Case
     folder: Path
 
     @property
@@ -62,12 +66,13 @@ def read_target(target: Path) -> CaseTarget:
 
 def read_finding(target: Path) -> FindingTarget:
     """A finding's folder or its `finding.json`, with the simplest case; `UsageError` for anything else."""
-    finding = read_target(target).finding
-    if finding is None:
+    read = read_target(target)
+    if read.finding is None:
         msg = f"{str(target)!r} is a case; give a finding's folder, such as {EXAMPLE}"
         raise UsageError(msg)
     folder = (target if target.is_dir() else target.parent).resolve()
-    return FindingTarget(finding=finding, case=Corpus(folder.parent).simplest(folder.name), folder=folder)
+    simplest = Corpus(folder.parent).simplest(folder.name)
+    return FindingTarget(finding=read.finding, case=simplest, original=read.case, folder=folder)
 
 
 def read_corpus(folder: Path) -> tuple[Corpus, int]:

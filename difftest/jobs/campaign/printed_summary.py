@@ -11,9 +11,9 @@ from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Entry
 from difftest.findings.standing import Standing, grouped, headline
 from difftest.ground.clock import utc_today
+from difftest.ground.counted import counted
 from difftest.jobs.campaign.tally import Tally
 from difftest.jobs.screen.terminal import Style, print_line
-from difftest.jobs.screen.words import counted
 from difftest.judge.fingerprint import DIGEST_LENGTH
 from difftest.records.completeness import lines
 from difftest.records.conclusion import Conclusion

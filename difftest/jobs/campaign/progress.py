@@ -20,11 +20,11 @@ from difftest.findings import titles
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
 from difftest.ground.clock import utc_today
+from difftest.ground.counted import counted
 from difftest.ground.errors import InfrastructureError
 from difftest.jobs.ask.request import CampaignRequest
 from difftest.jobs.campaign.tally import in_words
 from difftest.jobs.screen.activity import EVERY_SECONDS
-from difftest.jobs.screen.words import counted
 from difftest.judge.comparator import compare
 from difftest.judge.fingerprint import DIGEST_LENGTH
 from difftest.judge.outcome import Outcome, Symptom

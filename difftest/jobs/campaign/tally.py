@@ -12,8 +12,8 @@ from difftest.cases.case import Case
 from difftest.cases.twins import is_twin
 from difftest.findings.ledger import Entry, Ledger
 from difftest.ground.clock import utc_today
+from difftest.ground.counted import counted
 from difftest.ground.errors import StoppedError, UsageError
-from difftest.jobs.screen.words import counted
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding, Uncovered

@@ -13,17 +13,15 @@ from difftest.findings.faults import KnownFault, read_faults
 from difftest.ground import made_environments
 from difftest.ground.errors import UsageError
 from difftest.ground.plugins import IN
-from difftest.jobs.ask.targets import read_finding
+from difftest.jobs.ask.targets import FindingTarget, read_finding
 from difftest.jobs.filing.bisection import read_script
 from difftest.jobs.filing.execution import python_of
-from difftest.jobs.filing.known_script import script_of, script_on_jax
-from difftest.jobs.filing.pass_files import AFTER, BEFORE
 from difftest.jobs.filing.passes import of_module, of_script, smallest
 from difftest.jobs.screen.output import write_text
 from difftest.passes.guilty import Verdict
 from difftest.passes.hlo_text import without_origins
 from difftest.records import read_limits
-from difftest.records.corpus import ARTIFACTS
+from difftest.records.corpus import AFTER_PASS, ARTIFACTS, BEFORE_PASS
 from difftest.records.evidence import GUILTY_PASS
 from difftest.records.finding import Finding
 
@@ -57,7 +55,10 @@ class Accusation:
         if self.verdict.kind not in ("pass", "crash"):
             return {}
         smallest, given = self.smallest, self.smallest.call.arguments if self.smallest.call else ()
-        made = {BEFORE: (smallest.before, smallest.expected), AFTER: (smallest.after, smallest.actual)}
+        made = {
+            BEFORE_PASS: (smallest.before, smallest.expected),
+            AFTER_PASS: (smallest.after, smallest.actual),
+        }
         return {
             name: "\n".join((without_origins(each.text).strip(), *_numbers(given, results), ""))
             for name, (each, results) in made.items()
@@ -107,7 +108,7 @@ def program_of(target: Path, environment: str | None, *, trust: bool = False) ->
 
 def scripts_of(fault: KnownFault) -> tuple[str, ...]:
     """The scripts of a fault, that with jaxlib alone first: it leaves the numbers that it ran on."""
-    scripts = script_on_jax(fault), script_of(fault)
+    scripts = fault.shown_on_jax_by, fault.shown_by
     return tuple(script.text for script in scripts if script)
 
 
@@ -123,10 +124,9 @@ def accuse(program: AccusedProgram, *, whole: bool = False) -> Accusation:
     return Accusation(verdict=verdict, smallest=verdict if whole else smallest(verdict, program.python))
 
 
-def keep(folder: Path, accusation: Accusation) -> Finding:
+def keep(subject: FindingTarget, accusation: Accusation) -> Finding:
     """Writes the modules to the finding's artifacts, and the verdict to its evidence."""
-    subject = read_finding(folder)
-    for name in (BEFORE, AFTER):
+    for name in (BEFORE_PASS, AFTER_PASS):
         (subject.folder / ARTIFACTS / name).unlink(missing_ok=True)
     (subject.folder / ARTIFACTS).mkdir(exist_ok=True)
     for name, text in accusation.modules().items():

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from difftest.findings.bisect import VersionResult
+from difftest.findings.faults import raises_of
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.jobs.ask.consent import require_consent
 from difftest.jobs.ask.targets import read_finding
 from difftest.jobs.filing import case_script
-from difftest.jobs.filing.known_script import raises_of
 from difftest.jobs.filing.script_runs import run_script
 from difftest.jobs.installed.environments import Environments
 from difftest.records import own_scripts, read_limits

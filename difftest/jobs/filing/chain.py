@@ -5,33 +5,31 @@ in the ledger needs the first three no more: that script is run instead.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from difftest.campaign.campaign import Campaign
+from difftest.findings.faults import KnownScript
 from difftest.findings.ledger import Ledger
 from difftest.ground import made_environments
 from difftest.ground.errors import InfrastructureError, UsageError
 from difftest.ground.state_folder import state_folder
 from difftest.jobs.ask.capacity import check_runnable, is_runnable, require_possible
 from difftest.jobs.ask.consent import require_own_finding
-from difftest.jobs.ask.targets import FindingTarget, read_finding
-from difftest.jobs.filing import quotations
+from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing.ablation import ablated
-from difftest.jobs.filing.draft import Issue, read_text, write_issue
+from difftest.jobs.filing.draft import Issue, limit_reached, write_issue
 from difftest.jobs.filing.execution import Machine, executing, python_of
 from difftest.jobs.filing.filing import Filing
-from difftest.jobs.filing.kept_script import keep_script, replayed
-from difftest.jobs.filing.known_script import KnownScript
+from difftest.jobs.filing.recompilation import replayed
 from difftest.jobs.filing.reduction import Task, keep, search, size_in_words, task_of
-from difftest.jobs.filing.reproduction import Reproduction, reproduce
+from difftest.jobs.filing.reproduction import Reproduction, keep_script, reproduce
 from difftest.jobs.filing.script_runs import run_script
 from difftest.jobs.installed.environments import make
 from difftest.jobs.screen.activity import Working
 from difftest.judge.outcome import Symptom
-from difftest.records import own_scripts
-from difftest.records.corpus import OUTPUT, SCRIPT
+from difftest.records.corpus import SCRIPT
 from difftest.records.evidence import GUILTY_PASS
 from difftest.records.own_cases import is_own_finding
 
@@ -93,16 +91,16 @@ class DraftChain:
 
         `HaltError` where a stage cannot go on.
         """
-        filing = Filing.as_listed_today(read_finding(folder), self.ledger)
-        if reason := filing.refusal or quotations.limit_reached(filing.folder, self.most_a_day):
+        filing = Filing.read(folder, self.ledger, as_listed_today=True)
+        if reason := filing.refusal or limit_reached(filing.folder, self.most_a_day):
             msg = f"no draft: {reason}"
             raise HaltError(msg)
-        if not filing.script:
+        if not filing.listed:
             require_possible(filing.case)
         if has_own_script(filing):
             self.say("reproducer: done before")
-        elif filing.script:
-            filing = self._run_listed(filing, filing.script)
+        elif filing.listed:
+            filing = self._run_listed(filing, filing.listed)
         else:
             self.consent(filing)
             filing = self._reproduce(self._reduce_and_ablate(filing))
@@ -158,14 +156,15 @@ class DraftChain:
 
     def _keep(self, filing: Filing, reproduction: Reproduction) -> Filing:
         graphs = keep_script(filing, reproduction, filing.folder / SCRIPT)
-        if reproduction.reason or not reproduction.script:
-            output = reproduction.script.output if reproduction.script else ""
+        script = reproduction.script
+        if reproduction.reason or not script:
             hint = f"`difftest replay {filing.folder}` runs its case again"
-            msg = f"reproducer: {reproduction.reason}; {hint}\n{output}".rstrip()
+            msg = f"reproducer: {reproduction.reason}; {hint}\n{script.output if script else ''}".rstrip()
             raise HaltError(msg)
-        self.say(f"reproducer: {reproduction.script.text.count(chr(10))} lines, which show the fault")
+        self.say(f"reproducer: {script.text.count(chr(10))} lines, which show the fault")
+        filing = replace(filing, script=script.text, output=script.output)
         is_crash = filing.finding.divergence.symptom is Symptom.CRASH
-        return self._recompile(filing, reproduction.script.text) if graphs and is_crash else filing
+        return self._recompile(filing) if graphs and is_crash else filing
 
     def _accuse(self, filing: Filing) -> Filing:
         """Names the pass of XLA that is at fault, which the compiler's maintainers ask for."""
@@ -174,16 +173,14 @@ class DraftChain:
         from difftest.jobs.filing import accusation
 
         self.say("passes: evaluates the module after every pass of XLA")
-        scripts = (read_text(filing.folder / SCRIPT),)
-        program = accusation.AccusedProgram(
-            scripts=scripts, python=python_of(filing.finding.divergence.backend)
-        )
+        python = python_of(filing.finding.divergence.backend)
+        program = accusation.AccusedProgram(scripts=(filing.script,), python=python)
         with Working("passes", counts=False):
             accused = accusation.accuse(program)
         self.say(f"passes: {accused.sentence()}")
-        return filing.after(accusation.keep(filing.folder, accused))
+        return filing.after(accusation.keep(filing, accused))
 
-    def _recompile(self, filing: Filing, script: str) -> Filing:
+    def _recompile(self, filing: Filing) -> Filing:
         """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""
         if (self.tracker or filing.tracker) != COMPILER_TRACKER:
             return filing
@@ -192,17 +189,16 @@ class DraftChain:
         except InfrastructureError as error:
             self.say(f"reproducer: the newest jaxlib cannot be installed to compile its graph: {error}")
             return filing
-        finding, result = replayed(filing, python, script)
+        finding, result = replayed(filing, python, filing.script)
         self.say(f"reproducer: another XLA: {result}")
         return filing.after(finding)
 
 
 def has_own_script(filing: Filing) -> bool:
     """Whether difftest wrote and ran the script in a finding's folder, for the case that it has now."""
-    script, output = (read_text(filing.folder / name) for name in (SCRIPT, OUTPUT))
-    if not own_scripts.has_printed(filing.finding.fingerprint, script, output):
+    if not filing.ran_here:
         return False
-    return script == filing.script.text if filing.script else bool(filing.finding.ablations)
+    return filing.script == filing.listed.text if filing.listed else bool(filing.finding.ablations)
 
 
 def _absent(stage: str, filing: Filing) -> str:

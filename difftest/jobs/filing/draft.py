@@ -1,22 +1,24 @@
-"""Writing a finding's draft: whether it may be drafted, what the draft holds, and what to do beside it."""
+"""Writing a finding's draft: whether it may be drafted, what the draft quotes, and what to do beside it."""
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
+from difftest.cases.case import Case
+from difftest.ground import installed
+from difftest.ground.clock import utc_today
 from difftest.ground.errors import UsageError
-from difftest.jobs.filing import quotations
 from difftest.jobs.filing.execution import python_of
-from difftest.jobs.filing.filing import Filing
-from difftest.jobs.filing.pass_files import AFTER, BEFORE
-from difftest.jobs.filing.recompilation import GRAPH, PROGRAM, compile_program
+from difftest.jobs.filing.filing import Filing, read_text
 from difftest.jobs.screen.output import write_text
 from difftest.judge.fingerprint import readable
-from difftest.records import own_scripts, read_limits, reduced_run
-from difftest.records.corpus import ARTIFACTS, DRAFT, OUTPUT, SCRIPT
+from difftest.judge.measured import Measurement
+from difftest.records import reduced_run
+from difftest.records.corpus import AFTER_PASS, ARTIFACTS, BEFORE_PASS, DRAFT, SCRIPT, Corpus
+from difftest.records.finding import Finding
 
 UNKNOWN = (
     "was not run here, or it or its output was changed since; the draft says so. "
@@ -31,6 +33,12 @@ NO_SCRIPT = (
     "case, makes a script of it and drafts (`difftest reproducer` makes the script alone)"
 )
 OWN_MODEL = "its script holds the source of your model; do not post the draft where others may not read that"
+
+
+HERE = "where this was drafted"
+COLLECT_SECONDS = 120.0
+MOST_GRAPH = 10_000
+"""The most characters of a graph that is quoted; a longer one is attached alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,28 +66,23 @@ class Issue:
 
 
 def write_issue(filing: Filing, tracker: str | None, most_a_day: int, out: Path | None) -> Issue:
-    """Writes the draft for `tracker`, by default that of the evidence; wrong usage where there is no such."""
-    from reports.draft.rendering import trackers
-
-    if tracker is not None:
-        allowed = trackers()
-        if tracker not in allowed:
-            msg = f"{tracker!r} is not a tracker; allowed: {', '.join(allowed)}"
-            raise click.BadParameter(msg, param_hint="--tracker")
-    name, folder = filing.finding.fingerprint, filing.folder
-    chosen, file = tracker or filing.tracker, out or folder / DRAFT
-    script, output = read_text(folder / SCRIPT), read_text(folder / OUTPUT)
+    """Writes the draft for `tracker`, by default that of the evidence, to `out` or the finding's folder."""
+    chosen, file = tracker or filing.tracker, out or filing.folder / DRAFT
+    ran_here = filing.ran_here
     reason = (
         filing.refusal
-        or quotations.limit_reached(folder, most_a_day)
-        or (None if script else NO_SCRIPT.format(folder=folder))
+        or limit_reached(filing.folder, most_a_day)
+        or (None if filing.script else NO_SCRIPT.format(folder=filing.folder))
     )
-    advice: tuple[str, ...] = ()
     if reason is None:
-        ran_here = own_scripts.has_printed(name, script, output)
-        write_text(file, _text(filing, chosen, script, output, ran_here=ran_here))
-        advice = tuple(_advice(filing, ran_here=ran_here))
-    return Issue(fingerprint=name, tracker=chosen, file=file, reason=reason, advice=advice)
+        write_text(file, _text(filing, chosen, ran_here=ran_here))
+    return Issue(
+        fingerprint=filing.finding.fingerprint,
+        tracker=chosen,
+        file=file,
+        reason=reason,
+        advice=() if reason else tuple(_advice(filing, ran_here=ran_here)),
+    )
 
 
 def _advice(filing: Filing, *, ran_here: bool) -> Iterator[str]:
@@ -93,48 +96,115 @@ def _advice(filing: Filing, *, ran_here: bool) -> Iterator[str]:
         yield OWN_MODEL
 
 
-def _collected(backend: str) -> str:
-    """What torch says of the environment of a backend, or why it says nothing."""
-    try:
-        return quotations.collect_env(python_of(backend))
-    except UsageError as error:
-        return str(error)
-
-
-def _text(filing: Filing, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
-    from reports.draft.draft import Draft, devices
+def _text(filing: Filing, tracker: str, *, ran_here: bool) -> str:
+    """The draft in the form of `tracker`, with what it quotes besides the finding."""
+    from reports.draft.draft import Draft
     from reports.draft.rendering import render
     from workers.backends import titles
 
-    listed = filing.script is not None and filing.script.text == script
+    finding, case, folder, script = filing.finding, filing.case, filing.folder, filing.script
+    listed = filing.listed is not None and filing.listed.text == script
+    files = artifacts(folder)
+    try:
+        collected = collect_env(python_of(finding.divergence.backend))
+    except UsageError as error:
+        collected = str(error)
     draft = Draft(
-        finding=filing.finding,
-        case=filing.case,
+        finding=finding,
+        case=case,
         releases=filing.releases,
-        of_original=quotations.measurement_of(filing.corpus, filing.finding),
-        run=None if listed else reduced_run.read(filing.folder, filing.case.id),
+        of_original=measurement_of(filing.corpus, finding),
+        run=None if listed else reduced_run.read(folder, case.id),
         reproducer=script,
         listed=listed,
-        output=output,
+        output=filing.output,
         ran_here=ran_here,
-        versions=quotations.versions(filing.finding, filing.case),
-        collected=_collected(filing.finding.divergence.backend),
-        artifacts=(files := quotations.artifacts(filing.folder)),
-        graph=quotations.graph(filing.folder, files),
-        graph_name=GRAPH,
-        compile=compile_program(devices(script) or filing.case.world_size),
-        compile_name=PROGRAM,
-        before_pass=read_text(filing.folder / ARTIFACTS / BEFORE),
-        after_pass=read_text(filing.folder / ARTIFACTS / AFTER),
+        versions=versions(finding, case),
+        collected=collected,
+        artifacts=files,
+        graph=graph(folder, files),
+        before_pass=read_text(folder / ARTIFACTS / BEFORE_PASS),
+        after_pass=read_text(folder / ARTIFACTS / AFTER_PASS),
         called=titles(),
         reason=filing.reason,
-        listed_title=filing.script.title if filing.script else "",
+        listed_title=filing.listed.title if filing.listed else "",
     )
     return render(draft, tracker)
 
 
-def read_text(file: Path) -> str:
-    """What a file of a finding's folder holds; empty where there is none."""
-    if not file.is_file():
-        return ""
-    return read_limits.read(file, read_limits.MOST_SCRIPT_BYTES).decode(errors="replace")
+def limit_reached(folder: Path, most: int) -> str | None:
+    """Why no more than the other drafts of the corpus may be written today (UTC); None if one more may.
+
+    `folder` is the finding's, and a draft's day is the one on which its file was last written.
+    """
+    today = utc_today()
+    others = (file for file in folder.parent.glob(f"*/{DRAFT}") if file.parent != folder)
+    count = sum(datetime.fromtimestamp(file.stat().st_mtime, UTC).date() == today for file in others)
+    if count < most:
+        return None
+    drafted = "1 finding of this corpus was" if count == 1 else f"{count} findings of this corpus were"
+    return f"{drafted} drafted today, and {most} a day are allowed"
+
+
+def measurement_of(corpus: Corpus, finding: Finding) -> Measurement | None:
+    """The diverging tensor's measurement in the finding's own run; None if nothing was measured."""
+    for run in corpus.observations():
+        if (
+            run.case == finding.case
+            and run.backend == finding.divergence.backend
+            and finding.fingerprint in run.fingerprints
+        ):
+            place = (finding.divergence.stage, finding.divergence.tensor)
+            return next((m for m in run.measurements if (m.stage, m.tensor) == place), None)
+    return None
+
+
+def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
+    """Versions by package: those that the finding's run reported, for other packages those installed here.
+
+    The latter need not be what ran, and their names say so.
+    """
+    from workers.backends import profile
+
+    run = "in the run" if case.id == finding.case else "in the original case's run"
+    reported = tuple(
+        (f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip()
+    )
+    here = tuple(
+        (f"{name} ({HERE})", installed.version(name) or "not installed")
+        for name in installed.COMPUTING
+        if name not in finding.environment
+    )
+    on_pjrt = profile(finding.divergence.backend).on_pjrt
+    device = finding.environment.get("device") if on_pjrt else None
+    return (*reported, *here, *((("PJRT device", device),) if device else ()))
+
+
+def collect_env(python: str) -> str:
+    """The output of `torch.utils.collect_env` with `python`, or why there is none."""
+    try:
+        done = subprocess.run(  # noqa: S603  that of the finding's environment
+            [python, "-P", "-m", "torch.utils.collect_env"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COLLECT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"collect_env did not run: {error}"
+    if done.returncode == 0:
+        return done.stdout
+    return f"collect_env failed: {done.stderr.strip().splitlines()[-1:]}"
+
+
+def artifacts(folder: Path) -> tuple[str, ...]:
+    """The files in a finding's folder of artifacts, as paths relative to the finding's `folder`, sorted."""
+    files = (file for file in (folder / ARTIFACTS).glob("*") if file.is_file())
+    return tuple(sorted(f"{ARTIFACTS}/{file.name}" for file in files))
+
+
+def graph(folder: Path, files: tuple[str, ...]) -> str:
+    """The last of the kept graphs as StableHLO, if it is short enough to be read; else empty."""
+    kept = [folder / name for name in files if name.endswith(".stablehlo.txt")]
+    text = kept[-1].read_text(errors="replace") if kept else ""
+    return text if len(text) <= MOST_GRAPH else ""

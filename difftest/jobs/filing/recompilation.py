@@ -11,32 +11,14 @@ import subprocess
 from pathlib import Path
 
 from difftest.ground.own_folder import own_folder
+from difftest.jobs.ask.targets import FindingTarget
+from difftest.judge.outcome import Symptom
+from difftest.records.corpus import ARTIFACTS
+from difftest.records.evidence import REPLAYED
+from difftest.records.finding import Finding
 
-GRAPH, PROGRAM = "graph.stablehlo.txt", "compile.py"
-"""The files that a draft for the compiler names: the module, and the program that compiles it."""
-
-COMPILE = """\
-import jaxlib
-import numpy as np
-from jaxlib import xla_client
-
-options = xla_client.CompileOptions()
-build = options.executable_build_options
-build.num_partitions, build.use_spmd_partitioning = {ranks}, True
-devices = np.arange({ranks}, dtype=np.int32).reshape(1, -1)
-build.device_assignment = xla_client.DeviceAssignment.create(devices)
-print("jaxlib", jaxlib.__version__, flush=True)
-client = xla_client.make_cpu_client(num_devices={ranks})
-client.compile_and_load(open("{graph}").read(), xla_client.DeviceList(tuple(client.devices())), options)
-print("compiled")
-"""
 SECONDS = 300.0
 INCONCLUSIVE = "inconclusive"
-
-
-def compile_program(ranks: int) -> str:
-    """A program that compiles the module in `GRAPH` for `ranks` devices, with jaxlib alone."""
-    return COMPILE.format(ranks=ranks, graph=GRAPH)
 
 
 def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
@@ -46,6 +28,8 @@ def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
     when it compiles. Anything else (no jax there, another interface, another death) begins with
     `INCONCLUSIVE` and says why.
     """
+    from reports.draft.compilation import GRAPH, PROGRAM, compile_program
+
     saved = sorted(graphs.glob("graph*.stablehlo.txt"))
     if not saved:
         return f"{INCONCLUSIVE}: no StableHLO was kept"
@@ -71,3 +55,25 @@ def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
     if done.returncode < 0 and needle and needle in done.stderr:
         return f"diverges: {signal.Signals(-done.returncode).name} with {compiler}, the same message"
     return f"{INCONCLUSIVE}: {compiler}: {''.join(done.stderr.strip().splitlines()[-1:])[:200]}"
+
+
+def replayed(subject: FindingTarget, python: Path, script: str) -> tuple[Finding, str]:
+    """How the jaxlib of `python` compiles the graph of a crash, with the finding as it is then.
+
+    It is kept as evidence unless it is inconclusive. `script` made the graph, and says for how many devices.
+    """
+    if subject.finding.divergence.symptom is not Symptom.CRASH:
+        only = (
+            "only the graphs of compiler crashes are recompiled; wrong numbers would need the graph's inputs"
+        )
+        return subject.finding, f"{INCONCLUSIVE}: {only}"
+    from reports.draft.draft import devices
+    from reports.reproducer.fault import needle
+
+    failure = subject.finding.divergence.failure
+    ranks = devices(script) or subject.case.world_size
+    result = recompile(python, subject.folder / ARTIFACTS, ranks, needle(failure.message if failure else ""))
+    if result.startswith(INCONCLUSIVE):
+        return subject.finding, result
+    evidence = {**subject.finding.evidence, REPLAYED: result}
+    return subject.corpus.amend(subject.finding.fingerprint, evidence=evidence), result

@@ -8,7 +8,7 @@ import click
 from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
-from difftest.findings.triage import steady
+from difftest.ground.counted import counted
 from difftest.ground.errors import UsageError
 from difftest.jobs.ask.consent import noted
 from difftest.jobs.ask.targets import FindingTarget, read_target
@@ -78,7 +78,7 @@ def task_of(subject: FindingTarget) -> Task:
     """The task of reducing a finding's own case for its own folder."""
     finding = subject.finding
     return Task(
-        case=subject.corpus.case(finding.fingerprint),
+        case=subject.original,
         backend=finding.divergence.backend,
         fingerprint=finding.fingerprint,
         tries=_tries(finding),
@@ -88,7 +88,7 @@ def task_of(subject: FindingTarget) -> Task:
 
 
 def _tries(finding: Finding | None) -> int:
-    return 1 if finding is None or steady(finding) else UNSTEADY_TRIES
+    return 1 if finding is None or finding.steady else UNSTEADY_TRIES
 
 
 def _require_free(file: Path) -> None:
@@ -103,9 +103,8 @@ def _require_free(file: Path) -> None:
 
 def size_in_words(case: Case) -> str:
     """How small a case is: `2 ranks (tp=2), 1 step, flatten`."""
-    ranks, steps = case.world_size, case.training.steps
-    counts = (f"{ranks} rank{'s' * (ranks != 1)} ({case.layout.mesh})", f"{steps} step{'s' * (steps != 1)}")
-    return ", ".join((*counts, *case.model.titles))
+    ranks, steps = counted(case.world_size, "rank"), counted(case.training.steps, "step")
+    return ", ".join((f"{ranks} ({case.layout.mesh})", steps, *case.model.titles))
 
 
 def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] | None:

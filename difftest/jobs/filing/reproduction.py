@@ -1,8 +1,9 @@
-"""Making a reproducer: what one more run of the case shows, and scripts until one of them shows it too."""
+"""Making a reproducer: one more run of the case, scripts until one of them shows the same, and its files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,14 +15,19 @@ from difftest.cases.exactness import inexact
 from difftest.cases.twins import is_twin
 from difftest.findings import titles
 from difftest.ground.plugins import plain
+from difftest.jobs.ask.consent import noted
+from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing.block_sources import block_texts
 from difftest.jobs.filing.execution import here, python_of
 from difftest.jobs.filing.right_numbers import right_numbers
-from difftest.jobs.filing.script_runs import ScriptRun, run_script
+from difftest.jobs.filing.script_runs import ScriptRun, keep_graphs, run_script
+from difftest.jobs.screen.output import write_text
 from difftest.judge import checks
 from difftest.judge.comparator import divergences_in_order
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Failure
+from difftest.records import own_scripts, reduced_run
+from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 
@@ -125,3 +131,30 @@ def scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterato
         for gate in reproducer.gates(case, backend, fault):
             yield rendered(plain=True, gate=gate)
     yield rendered()
+
+
+def keep_script(
+    subject: FindingTarget, reproduction: Reproduction, file: Path, *, graphs: bool = True
+) -> tuple[str, ...]:
+    """Writes the script that showed the finding to `file`, with its output beside it.
+
+    Returns the names of the `graphs` that were kept, of findings on XLA. Where no script showed the finding,
+    those that are in its folder are deleted: they show it no more.
+    """
+    from workers.backends import profile
+
+    if reproduction.reason is not None or reproduction.script is None:
+        if file == subject.folder / SCRIPT:
+            for stale in (SCRIPT, OUTPUT):
+                (subject.folder / stale).unlink(missing_ok=True)
+        return ()
+    script = reproduction.script
+    if reproduction.run:
+        reduced_run.keep(subject.folder, reproduction.run)
+    write_text(file, script.text)
+    write_text(file.with_name(OUTPUT), script.output)
+    noted(lambda: own_scripts.remember(subject.finding.fingerprint, script.text, script.output))
+    if graphs and profile(subject.finding.divergence.backend).on_pjrt:
+        python = python_of(subject.finding.divergence.backend)
+        return keep_graphs(script.text, subject.folder / ARTIFACTS, python=python)
+    return ()

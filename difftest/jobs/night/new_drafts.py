@@ -12,9 +12,9 @@ from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError, NoTimeError, UsageError
+from difftest.jobs.ask.options import MOST_A_DAY
 from difftest.jobs.ask.targets import FindingTarget
 from difftest.jobs.filing.chain import DraftChain, HaltError, own_alone
-from difftest.jobs.filing.quotations import MOST_A_DAY
 from difftest.jobs.filing.script_runs import ending_at
 from difftest.judge.fingerprint import readable
 from difftest.records.finding import Finding

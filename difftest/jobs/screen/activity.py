@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from difftest.campaign.campaign import Execute, ExecuteGroup
 from difftest.cases.case import Case
+from difftest.ground.counted import counted
 from difftest.ground.errors import InfrastructureError
-from difftest.jobs.screen.words import counted
 from difftest.judge.outcome import Outcome
 
 EVERY_SECONDS = 10.0

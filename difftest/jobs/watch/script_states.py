@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from difftest.findings.faults import KnownFault
+from difftest.findings.faults import KnownFault, KnownScript
 from difftest.findings.flips import GSPMD, SHARDY
 from difftest.ground.errors import InfrastructureError
-from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.filing.script_runs import SECONDS, TRACEBACK, ScriptRun, run_script
 from difftest.records.finding import State
 

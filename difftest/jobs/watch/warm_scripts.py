@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from difftest.findings.faults import KnownScript
 from difftest.ground.inherited import by_scripts
 from difftest.ground.own_folder import own_folder
-from difftest.jobs.filing.known_script import KnownScript
 from difftest.jobs.filing.script_runs import SECONDS, concluded
 from difftest.jobs.watch.script_states import ScriptState, state_of, state_on
 from difftest.jobs.watch.warm_python import EndedError, WarmPython, warm_python

@@ -14,13 +14,12 @@ import msgspec
 
 from difftest.campaign.budget import until
 from difftest.campaign.memo import oracle_once
-from difftest.findings.faults import KnownFault, release_order
+from difftest.findings.faults import KnownFault, KnownScript, release_order
 from difftest.findings.flips import JAXLIB, Flip, Tried, flips, listed
 from difftest.ground.clock import utc_now
 from difftest.ground.errors import InfrastructureError, NoTimeError, UsageError
 from difftest.ground.plugins import within
 from difftest.jobs.campaign.cluster import on_cluster
-from difftest.jobs.filing.known_script import KnownScript, script_of, script_on_jax
 from difftest.jobs.filing.script_runs import SECONDS, ending_at
 from difftest.jobs.watch.case_states import case_state
 from difftest.jobs.watch.journal import Journal
@@ -136,10 +135,10 @@ class _Script:
 
 def _scripts(faults: Sequence[KnownFault], release: Release) -> Iterator[_Script]:
     for fault in faults:
-        if release.package == JAXLIB and (script := script_on_jax(fault)):
+        if release.package == JAXLIB and (script := fault.shown_on_jax_by):
             under = partitioners(script)
         elif fault.needs == release.package and fault.script.is_file():
-            script, under = script_of(fault), ("",)
+            script, under = fault.shown_by, ("",)
         else:
             continue
         for partitioner in under:

@@ -1,4 +1,4 @@
-"""Words for numbers."""
+"""Counted things in words."""
 
 
 def counted(number: int, what: str) -> str:
