@@ -34,7 +34,7 @@ class Spelled:
     `before` where a step has its batch and not run; `update` before the optimizer's step, and `after` behind
     `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind. `forwards_first`:
     behind the last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
-    itself.
+    itself. `penalty` is the factor of the squares of the output's slope along the inputs, beside the loss.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +52,7 @@ class Spelled:
     zero: str = ""
     reentrant: bool = False
     forwards_first: str = ""
+    penalty: str = ""
 
 
 class FeatureOptions(Schema, frozen=True):

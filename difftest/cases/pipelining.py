@@ -17,6 +17,7 @@ Schedule: TypeAlias = Literal[
     "GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"
 ]
 Handed: TypeAlias = Literal["tensor", "view", "two", "unused", "integers", "strided"]
+Evaluated: TypeAlias = Literal["never", "first", "later"]
 
 SINGLE: tuple[Schedule, ...] = ("GPipe", "1F1B")
 """The schedules in which every rank has one stage."""
@@ -39,6 +40,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
       tensor that is `strided`.
     * `scaled`: the loss of a microbatch is a mean, and the schedule divides gradients by their number, as is
       torch's default. Otherwise it is a sum.
+    * `evaluated`: whether the batch of a step is evaluated ahead of it, by `schedule.eval`: `never`, ahead of
+      the `first` step and the others, or of `later` ones alone.
 
     `ValueError` if the cuts are not in ascending order, or a number is out of range.
     """
@@ -48,6 +51,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     microbatches: int = 1
     hands: Handed = "tensor"
     scaled: bool = False
+    evaluated: Evaluated = "never"
 
     def __post_init__(self) -> None:
         if not 1 <= self.microbatches <= MOST_MICROBATCHES:
@@ -103,7 +107,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def settings(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """What is not as it usually is, as `name=value`, with the fields that make it so."""
         plain = "GPipe" if self.schedule in SINGLE else "LoopedBFS"
-        usual: dict[str, Any] = {"schedule": plain, "hands": "tensor", "scaled": False}
+        usual: dict[str, Any] = {"schedule": plain, "hands": "tensor", "scaled": False, "evaluated": "never"}
         for name, value in usual.items():
             if (own := getattr(self, name)) != value:
                 yield f"{name}={own}", {name: value}

@@ -39,6 +39,8 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
       gathered ahead, by `set_modules_to_forward_prefetch` and its like.
     * `kept_between`: parameters stay gathered from one accumulation part to the next
       (`set_reshard_after_backward`).
+    * `kept_in_step`: parameters stay gathered until `reshard()` is called behind the backward passes, as a
+      loss that is differentiated twice needs them (`set_reshard_after_backward`).
     * `embeddings_resting`: an embedding that is gathered by itself is not gathered in the backward pass
       (`set_unshard_in_backward`), which needs no weight of it.
     * `ignored`: a parameter that the wrapper leaves as it is (`ignored_params`). The program averages its
@@ -57,6 +59,7 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     by_older_name: bool = False
     prefetched: Prefetched | None = None
     kept_between: bool = False
+    kept_in_step: bool = False
     embeddings_resting: bool = False
     ignored: schema.TensorName | None = None
 

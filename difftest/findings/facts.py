@@ -108,12 +108,16 @@ def _buffers(case: Case) -> int:
     return sum(layer.BUFFERS + len(layer.buffers()) for _, layer in walk(case.model.layers))
 
 
+PIPELINED = ("schedule", "hands", "scaled", "evaluated")
+"""The options of a pipeline that entries of the ledger name."""
+
+
 def _wrapping(case: Case) -> Iterator[str]:
     """What wrappers are told that is not at its default, as `sharding.synced=every`."""
     for part, options in case.wrapping.items():
         yield from (f"{part}.{name}" for name, _ in field_resets(options))
     if pipeline := case.staged:
-        yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in ("schedule", "hands", "scaled"))
+        yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in PIPELINED)
         if pipeline.microbatches < case.layout.mesh.size(AXIS):
             yield "pipeline.microbatches=few"
 

@@ -179,7 +179,15 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if plain and draw(sometimes(one_in=6)):
         feature = training_features.drawn(draw, "input_hooks", case)
         case = msgspec.structs.replace(case, features=(feature,))
-    return case
+    return draw(_evaluated(case=case)) if draw(sometimes(one_in=20)) else case
+
+
+@st.composite
+def _evaluated(draw: st.DrawFn, *, case: Case) -> Case:
+    """With evaluations ahead of steps; ahead of the first one torch 2.9 cannot train afterwards."""
+    assert case.staged  # noqa: S101  every case of this path has stages
+    when = draw(weighted((1, "first"), (2, "later")))
+    return msgspec.structs.replace(case, pipeline=msgspec.structs.replace(case.staged, evaluated=when))
 
 
 def _hybrid(case: Case) -> Case:

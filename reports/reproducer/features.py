@@ -46,6 +46,7 @@ def merged(case: Case) -> Spelled:
         zero="".join(piece.zero for piece in used),
         reentrant=any(piece.reentrant for piece in used),
         forwards_first=next(filter(None, (piece.forwards_first for piece in used)), ""),
+        penalty=next(filter(None, (piece.penalty for piece in used)), ""),
     )
 
 

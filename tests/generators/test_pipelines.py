@@ -40,6 +40,7 @@ def test_every_schedule_and_form_is_drawn_with_every_kind_of_stage() -> None:
     assert min(counts["frozen_layers"], counts["pipeline scaled=True"]) > 20
     assert counts["own_function"] > 10
     assert counts["input_hooks"] > 5
+    assert {"pipeline evaluated=first", "pipeline evaluated=later"} <= {*counts}
     assert sum(REPEATED in dict(resets(case)) for case in drawn) > 30
     uneven = [case for case in drawn if case.staged and case.part_rows % case.staged.microbatches]
     assert uneven

@@ -35,8 +35,9 @@ def test_the_path_of_wrappers_draws_every_option_with_everything_else() -> None:
     drawn = [case_at(0, index, paths=("wrappers",), max_world_size=4) for index in range(150)]
     counts = Counter(name for case in drawn for own in parts(case).values() for name in own)
     options = {name.partition("=")[0] for name in counts if name.startswith("sharding ")}
-    of_shards = {"prefetched", "kept_between", "embeddings_resting", "ignored", "by_older_name"}
-    assert options == {f"sharding {name}" for name in {*Sharding.__struct_fields__} - of_shards}
+    of_others = {"prefetched", "kept_between", "embeddings_resting", "ignored", "by_older_name"}
+    of_others |= {"kept_in_step"}
+    assert options == {f"sharding {name}" for name in {*Sharding.__struct_fields__} - of_others}
     assert min(counts["mixed_precision"], counts["distributed_checkpoint"]) > 10
     used = [feature for case in drawn for feature in case.training_features]
     assert 0 in [one.options["step"] for one in used if one.name == "distributed_checkpoint"]

@@ -118,6 +118,22 @@ def undefined(text: str) -> set[str]:
             ["class Product(torch.autograd.Function):", "return torch.cat(given, -1)"],
         ),
         (
+            {"features": (Feature(name="gradient_penalty", options={"factor": 0.5}),)},
+            [
+                "output = model(x.requires_grad_())",
+                "(slope,) = torch.autograd.grad(output, x, torch.ones_like(output), create_graph=True)",
+                "loss = loss + slope.square().sum() * (0.5 /",
+            ],
+        ),
+        (
+            {"features": (Feature(name="parameter_hooks", options={"of": "gradient"}),)},
+            ["parameter.register_hook(lambda gradient: gradient / 2)"],
+        ),
+        (
+            {"features": (Feature(name="empty_group"),)},
+            ['[{"params": [*model.parameters()]}, {"params": []}]'],
+        ),
+        (
             {"features": (Feature(name="mixed_precision", options={"reduce": "float32", "output": "loss"}),)},
             [
                 "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)",

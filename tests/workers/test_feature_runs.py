@@ -35,6 +35,7 @@ from workers.training.features import optimizer, schedule  # noqa: E402
 
 OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "activations_on_host": {},
+    "added_in_place": {},
     "amsgrad": {},
     "autocast": {},
     "averaged_weights": {"decay": 0.5},
@@ -43,10 +44,12 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "clip_by_value": {"value": 0.015625},
     "communication_hook": {"kind": "allreduce"},
     "distributed_checkpoint": {"step": 2, "resharded": True},
+    "empty_group": {},
     "evaluation": {},
     "forwards_first": {"backward": "once"},
     "frozen": {"name": "0.weight"},
     "frozen_layers": {"first": 0, "count": 1},
+    "gradient_penalty": {"factor": 0.5},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
     "input_hooks": {},
@@ -61,6 +64,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "optimizer_event": {},
     "own_function": {"outputs": 2},
     "parameter_groups": {"decay": 0.25},
+    "parameter_hooks": {"of": "gradient"},
     "reentrant_checkpoint": {},
     "save_and_load": {"step": 2},
     "schedule": {"kind": "step", "factor": 0.5},
@@ -116,7 +120,7 @@ def with_feature(name: str) -> Case:
     training = Training(
         steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again, accumulation=parts
     )
-    model = RECOMPUTED if again or name == "skipped_block" else PERCEPTRON
+    model = RECOMPUTED if again or name in ("skipped_block", "added_in_place") else PERCEPTRON
     case = a_sharded_case(PAIR, model=model, training=training)
     if name == "optimizer_event":
         case = a_sharded_case(Mesh((("dp_shard", 2),)), parameters={"": (S0,)}, training=training)
@@ -140,6 +144,8 @@ OF_OTHER_PATHS = (
     *("state_without_optimizer", "frozen_layers_trained", "last_of_bucket_lost", "averaged_early"),
     *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
     *("last_loss_forgotten", "halved_by_own_function", "hooks_without_effect"),
+    *("slope_without_gradient", "parameter_hooks_without_effect", "last_before_empty_group_lost"),
+    "added_twice",
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""
 

@@ -166,6 +166,22 @@ def test_gradients_that_are_divided_again_by_a_second_part_are_known_by_the_opti
     assert ledger.entry(first, case, utc_today(), {DECIDED_BY: option})
 
 
+def test_evaluations_between_steps_change_nothing() -> None:
+    assert_agrees(piped(evaluated="later"))
+
+
+@pytest.mark.parametrize("schedule", ["GPipe", "InterleavedZeroBubble"])
+def test_after_an_evaluation_ahead_of_the_first_step_nothing_is_trained_which_is_known(schedule: str) -> None:
+    cuts = {"GPipe": (3,)}.get(schedule, FOUR)
+    case = piped(schedule=schedule, cuts=cuts, evaluated="first")
+    outcome = sandbox.run(case, BACKEND)
+    assert isinstance(outcome, Failure)
+    (first,) = compare(case, BACKEND, "torch", oracle_trace(case), outcome).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith("evaluation_ahead_of_a_pipeline.py")
+
+
 def test_layers_with_hooks_agree_in_one_step_and_keep_them_in_the_next_which_is_known() -> None:
     hooked = (Feature(name="input_hooks"),)
     once = msgspec.structs.replace(STEPS, steps=1)

@@ -115,6 +115,7 @@ def with_options(case: Case, session: "Session") -> "Session":
     factor = case.sharded_by.gradient_divide_factor
     mixed = _noting_reductions(session) if of(case, mixed_precision.Options) else session
     scaled = replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+    scaled = _resharding(scaled) if case.sharded_by.kept_in_step else scaled
     return scaled if case.sharded_by.ignored is None else _averaging(scaled, case.sharded_by.ignored)
 
 
@@ -129,6 +130,20 @@ def _averaging(session: "Session", ignored: str) -> "Session":
         if stage is Stage.BACKWARD and gradient is not None:
             distributed.all_reduce(gradient)
             gradient.div_(session.scale)
+
+    return replace(session, after=after)
+
+
+def _resharding(session: "Session") -> "Session":
+    """The session that shards parameters again behind the backward passes, which leave them as they are."""
+    from torch.distributed.fsdp import FSDPModule
+
+    def after(stage: "Stage", step: int, module: "nn.Module", optimizer: "torch.optim.Optimizer") -> None:
+        if stage is Stage.BACKWARD:
+            for group in module.modules():
+                if isinstance(group, FSDPModule):
+                    group.reshard()
+        session.after(stage, step, module, optimizer)
 
     return replace(session, after=after)
 
@@ -191,6 +206,8 @@ def _set(case: Case, group: "FSDPModule") -> None:
         group.set_reduce_scatter_divide_factor(factor)
     elif factor:
         group.set_gradient_divide_factor(factor)
+    if case.sharded_by.kept_in_step:
+        group.set_reshard_after_backward(False)
 
 
 def _order(case: Case, groups: "dict[str, FSDPModule]") -> None:
@@ -211,6 +228,8 @@ def _options(case: Case, *, outermost: bool) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if case.sharded_by.reshard_after_forward is not None:
         options["reshard_after_forward"] = case.sharded_by.reshard_after_forward
+    if case.sharded_by.kept_in_step:
+        options["reshard_after_forward"] = False
     if case.sharded_by.offload:
         options["offload_policy"] = CPUOffloadPolicy(pin_memory=False)
     if mixed := of(case, mixed_precision.Options):

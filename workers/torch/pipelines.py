@@ -133,6 +133,7 @@ class RankPipeline:
         for inputs, targets in parts:
             own: list[Tensor] = []
             with self._handshake():
+                self._evaluate(inputs, targets)
                 output = self.schedule.step(
                     *([inputs] if 0 in self.own else []),
                     target=targets if last in self.own else None,
@@ -148,6 +149,13 @@ class RankPipeline:
         source = distributed.get_global_rank(self.group, self.pipeline.rank_of(last, self.group.size()))
         distributed.broadcast_object_list(there, source, self.group)
         return there[0], total(there[1])
+
+    def _evaluate(self, inputs: Tensor, targets: Tensor) -> None:
+        """A part of the batch ahead of its step, where the case has it so."""
+        if self.pipeline.evaluated == "first" or (self.pipeline.evaluated == "later" and self.begun):
+            last = self.pipeline.stages - 1 in self.own
+            fed = [inputs] if 0 in self.own else []
+            self.schedule.eval(*fed, target=targets if last else None, losses=list[Tensor]())
 
     @contextmanager
     def _handshake(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ class Options(FeatureOptions, frozen=True):
     (`trained`).
     """
 
-    PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "states")
+    PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "states", "own_steps")
 
     step: Step
     form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose", "gathered", "trained"]

@@ -12,7 +12,8 @@ from workers.training.modules import NO_EXTRAS, Chain, Extras, Reader
 class Residual(Chain, Reader):
     """The input plus the output of its layers.
 
-    `recompute`, if set, computes them again in the backward pass.
+    `recompute`, if set, computes them again in the backward pass. `adds_in_place`: the input is added to the
+    output itself.
 
     A block whose input needs no gradient is not: the checkpointing that XLA has (it is reentrant) would cut
     it off from the loss.
@@ -20,6 +21,7 @@ class Residual(Chain, Reader):
 
     recompute: Callable[..., Tensor] | None = None
     times: int = 1
+    adds_in_place: bool = False
 
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """Same shape out as in."""
@@ -30,7 +32,8 @@ class Residual(Chain, Reader):
     def _once(self, inputs: Tensor, extras: Extras) -> Tensor:
         if self.recompute and inputs.requires_grad:
             return inputs + self.recompute(super().forward, inputs, extras)
-        return inputs + super().forward(inputs, extras)
+        given = super().forward(inputs, extras)
+        return given.add_(inputs) if self.adds_in_place else inputs + given
 
 
 def module(layer: residual.Residual, path: str, plan: Plan) -> nn.Module:
