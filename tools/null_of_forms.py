@@ -40,6 +40,7 @@ from workers.isolate import sandbox
 
 PATHS = ("wrappers", "regions", "pipelines", "experts", "states", "shards", "replicated", "context_parallel")
 PATHS += ("learned_collectives", "listed_collectives", "collective_layouts", "several_meshes", "data_tensor")
+PATHS += ("own_steps",)
 
 VARY_EVERY = 4
 
