@@ -51,8 +51,9 @@ def placed_by_what_ran(campaign: Campaign, result: CaseResult, divergence: Diver
 def deciding_options(campaign: Campaign, result: CaseResult, divergence: Divergence) -> dict[str, str]:
     """What decides: without one of these options, or of the framework's mechanisms, the run is right.
 
-    A case may take several usual forms. Where it shows the fault without all of them, none is tried alone.
-    Mechanisms are tried for wrong numbers alone.
+    It may show another fault that is known, for some cases have two. A case may take several usual forms.
+    Where it shows the fault without all of them, none is tried alone. Mechanisms are tried for wrong numbers
+    alone.
     """
     case = result.case
     options, forms = dict(resets(case)), dict(form_resets(case))
@@ -62,7 +63,7 @@ def deciding_options(campaign: Campaign, result: CaseResult, divergence: Diverge
             options = {name: reset for name, reset in options.items() if name not in forms}
     wrong_numbers = divergence.symptom is Symptom.MISMATCH
     mechanisms = campaign.mechanisms.get(divergence.backend, {}) if wrong_numbers else {}
-    runs = [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()]
+    runs = [partial(_diverges_without, campaign, plain, divergence) for plain in options.values()]
     runs += [partial(_numbers_differ, campaign, result, divergence, less) for less in mechanisms.values()]
     diverges = in_parallel(campaign, runs)
     deciding = [name for name, wrong in zip((*options, *mechanisms), diverges, strict=True) if wrong is False]
@@ -133,6 +134,31 @@ def _diverges(
         return None
     same = _same_fault if backend == divergence.backend else _looks_alike
     return same(comparison, divergence)
+
+
+def _diverges_without(campaign: Campaign, case: Case, divergence: Divergence) -> bool | None:
+    """As `_diverges` on its backend; False too where the run ends and shows first what explains itself.
+
+    A failure could hide the fault.
+    """
+    if campaign.backends[divergence.backend].unsupported(case):
+        return None
+    comparison = rerun_or_none(campaign, case, divergence.backend, divergence)
+    return (
+        False
+        if shows_what_is_known(comparison, case, campaign.explanation)
+        else _same_fault(comparison, divergence)
+    )
+
+
+def shows_what_is_known(
+    comparison: Comparison | None, case: Case, explanation: Callable[[Divergence, Case], object]
+) -> bool:
+    """Whether the first of a run's wrong numbers is explained, as by the ledger; not of a run that failed."""
+    if comparison is None or comparison.verdict != "diverge":
+        return False
+    first = comparison.divergences[0]
+    return first.symptom in {Symptom.MISMATCH, Symptom.NONFINITE} and bool(explanation(first, case))
 
 
 def _numbers_differ(

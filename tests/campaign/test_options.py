@@ -19,7 +19,7 @@ from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling,
 from difftest.cases.resets import option_resets
 from difftest.ground.errors import UsageError
 from difftest.judge.events import Events, HostOperator
-from difftest.judge.outcome import Outcome
+from difftest.judge.outcome import Failure, Outcome, Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
@@ -113,7 +113,7 @@ def finding_of(
     machine: Machine,
     case: Case,
     *,
-    explanation: str = "",
+    explained: str = "",
     mechanisms: Mapping[str, Mapping[str, str]] = {},
 ) -> Finding:
     corpus = Corpus(root)
@@ -123,7 +123,7 @@ def finding_of(
         backends={"ddp": machine},
         execute=machine.execute,
         corpus=corpus,
-        explanation=lambda *_: explanation,
+        explanation=lambda shown, _case: shown.check == explained,
         mechanisms={"ddp": mechanisms},
     )
     list(run(campaign, [(0, case)]))
@@ -135,6 +135,38 @@ def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     finding = finding_of(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
     assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
     assert finding.evidence["decided_by"] == "replication.gradient_as_bucket_view=True"
+
+
+@pytest.mark.parametrize(
+    ("explained", "decided_by"),
+    [("parameters", "replication.gradient_as_bucket_view=True"), ("loss", None)],
+)
+def test_an_option_decides_too_where_a_known_fault_is_left_without_it(
+    tmp_path: Path, explained: str, decided_by: str | None
+) -> None:
+    class OfTwoFaults(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            first = backend == ORACLE or case.replication.gradient_as_bucket_view
+            other = candidate(case, wrong_at(Stage.UPDATE, "0.weight"))
+            return super().execute(case, backend, options) if first else other
+
+    case = a_case(replication=Replication(gradient_as_bucket_view=True))
+    finding = finding_of(tmp_path, OfTwoFaults(), case, explained=explained)
+    assert finding.divergence.check == "replicas"
+    assert finding.evidence.get("decided_by") == decided_by
+
+
+def test_an_option_does_not_decide_where_a_known_failure_may_hide_the_fault(tmp_path: Path) -> None:
+    class Failing(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            first = backend == ORACLE or case.replication.gradient_as_bucket_view
+            failure = Failure(
+                symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, step=0, kind="RuntimeError", message="no rule"
+            )
+            return super().execute(case, backend, options) if first else failure
+
+    case = a_case(replication=Replication(gradient_as_bucket_view=True))
+    assert "decided_by" not in finding_of(tmp_path, Failing(), case, explained="completion").evidence
 
 
 def test_a_finding_names_the_mechanism_of_the_framework_that_decides_it(tmp_path: Path) -> None:
@@ -175,7 +207,7 @@ def test_what_is_on_the_host_beside_wrong_numbers_may_stay_without_the_mechanism
 
 def test_of_an_explained_fault_no_option_is_reset(tmp_path: Path) -> None:
     machine, case = Machine(), a_case(replication=BOTH, start=Start(marked="before"))
-    finding = finding_of(tmp_path, machine, case, explanation="an entry of the ledger")
+    finding = finding_of(tmp_path, machine, case, explained="replicas")
     assert "decided_by" not in finding.evidence
     assert (finding.stable, finding.blame) == ((REPEATS, REPEATS), "xla sharding fault")
     assert {name for name, _ in machine.requests} == {case.id, case.unsharded().id}

@@ -18,6 +18,7 @@ import click
 
 from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
 from difftest.campaign.confirmation import MORE_SAMPLES
+from difftest.campaign.evidence import shows_what_is_known
 from difftest.cases.case import Case
 from difftest.cases.resets import resets
 from difftest.findings.ledger import Ledger
@@ -130,7 +131,8 @@ class NullCampaign:
     def _decided(self, case: Case, rows: Iterable[CorrectRun]) -> Mapping[str, Mapping[str, str]]:
         """By backend with a false finding, the evidence that a campaign gathers for the ledger's entries.
 
-        These are the options and mechanisms that an entry names, and without which the case agrees.
+        These are the options and mechanisms that an entry names, and without which the case agrees, or shows
+        another fault that is known.
         """
         return {
             row.backend: {DECIDED_BY: ", ".join(self._deciding(case, row.backend))}
@@ -140,16 +142,25 @@ class NullCampaign:
 
     def _deciding(self, case: Case, backend: str) -> list[str]:
         named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
-        without = [name for name, reset in resets(case) if name in named and self._agrees(reset, backend)]
+        without = [name for name, reset in resets(case) if name in named and self._is_known(reset, backend)]
         mechanisms = self.backends[backend].PROFILE.mechanisms.items()
         return without + [
-            name for name, less in mechanisms if name in named and self._agrees(case, backend, less)
+            name for name, less in mechanisms if name in named and self._is_known(case, backend, less)
         ]
 
-    def _agrees(self, case: Case, backend: str, environment: Mapping[str, str] = NOTHING) -> bool:
-        truth, outcome = self.execute(case, ORACLE, {}), self.execute(case, backend, environment)
-        side = self.backends[backend].SIDE
-        return isinstance(truth, Trace) and compare(case, backend, side, truth, outcome).verdict == "agree"
+    def _is_known(self, case: Case, backend: str, environment: Mapping[str, str] = NOTHING) -> bool:
+        """Whether the case agrees, at the latest with more samples, or shows what the ledger knows."""
+        entry = partial(self.ledger.entry, today=utc_today())
+        for samples in (NOTHING, MORE_SAMPLES):
+            truth, outcome = self.execute(case, ORACLE, samples), self.execute(case, backend, environment)
+            if not isinstance(truth, Trace):
+                return False
+            comparison = compare(case, backend, self.backends[backend].SIDE, truth, outcome)
+            if comparison.verdict == "agree" or shows_what_is_known(comparison, case, entry):
+                return True
+            if comparison.decides:
+                return False
+        return False
 
     def _rows(
         self,

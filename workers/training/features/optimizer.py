@@ -14,8 +14,8 @@ from workers.training.features import Hooks
 from workers.training.formulas import ByFormula
 
 CLASSES = {kind: getattr(torch.optim, class_of(kind)) for kind in (*OPTIMIZERS, FACTORED)}
-READS_ITS_STEP = "asgd"
-"""The one that keeps its count of steps on the device and reads it in every step, to compute its rate."""
+READ_NUMBERS = ("asgd", FACTORED)
+"""Those that read numbers in every step for their rate: ASGD its count of steps, Adafactor norms."""
 
 COUNTS_MASKS = "rprop"
 """The one that assigns to masked elements, whose number torch_xla counts on the host."""
@@ -29,7 +29,7 @@ def hooks(options: Options) -> Hooks:
     kind = partial(CLASSES[options.kind], foreach=options.form == "foreach")
     return Hooks(
         kind=lambda _optimizer: _instead(kind, options),
-        leaves_device=options.kind == READS_ITS_STEP,
+        leaves_device=options.kind in READ_NUMBERS,
         reads_values=options.kind == COUNTS_MASKS,
     )
 
