@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+from difftest.cases.twins import twin
 from difftest.jobs.proof.planted_campaigns import chosen_defects
 from difftest.jobs.proof.selftest_cases import DrawnCases
 from workers.backends import load, profile
@@ -55,10 +56,11 @@ def out_of_reach_of(fault: PlantedFault) -> list[str]:
     """The backends of a planted fault that take none of the first cases that it reaches."""
     left = {name: load(name) for name in fault.backends}
     for case in DRAWN.showing(MOST_CASES, fault):
+        run = twin(case) if fault.in_torch else case
         left = {
             name: backend
             for name, backend in left.items()
-            if not fault.reaches(case) or backend.unsupported(case)
+            if not fault.reaches(case) or backend.unsupported(run)
         }
         if not left:
             break
