@@ -69,17 +69,21 @@ def test_the_guardian_of_a_killed_driver_ends_its_instance_and_removes_its_folde
     driver = """
 import subprocess, sys, time
 from workers.cluster import guardian, instance
+left = "import time; print('begun', flush=True); time.sleep(600)"  # its environment can be read from then on
 with guardian.watching(), instance.folder() as folder:
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-c", left], stdout=subprocess.PIPE, start_new_session=True)
+    process.stdout.readline()
     print(folder, flush=True)
     time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", driver], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        folder = Path(running.stdout.readline().strip())
-        (left,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
-        guardian, _ = sorted(psutil.Process(running.pid).children(), key=lambda child: child.pid)
-        running.kill()
+        try:
+            folder = Path(running.stdout.readline().strip())
+            (left,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
+            guardian, _ = sorted(psutil.Process(running.pid).children(), key=lambda child: child.pid)
+        finally:
+            running.kill()
     guardian.wait(60)
     assert not left.is_running()
     assert not folder.exists()
