@@ -144,11 +144,9 @@ def _diverges_without(campaign: Campaign, case: Case, divergence: Divergence) ->
     if campaign.backends[divergence.backend].unsupported(case):
         return None
     comparison = rerun_or_none(campaign, case, divergence.backend, divergence)
-    return (
-        False
-        if shows_what_is_known(comparison, case, campaign.explanation)
-        else _same_fault(comparison, divergence)
-    )
+    if shows_what_is_known(comparison, case, campaign.explanation):
+        return False
+    return _same_fault(comparison, divergence)
 
 
 def shows_what_is_known(

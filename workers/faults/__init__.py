@@ -133,20 +133,21 @@ def of_blocks(
     return planted(about=about, backends=backends, blame=blame, reaches=reaches, paths=("blocks",))
 
 
-def of_feature(
+def of_feature(  # noqa: PLR0913  the fields of a fault, by name
     feature: str,
     *,
     about: str,
     reaches: Callable[[Case], bool] = any_case,
     backends: tuple[str, ...] = EVERYWHERE,
     blame: str = BACKEND,
+    paths: tuple[str, ...] = ("features",),
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for a fault that only the cases with one feature of training can show."""
 
     def with_feature(case: Case) -> bool:
         return has(case, feature) and reaches(case)
 
-    return planted(about=about, backends=backends, blame=blame, reaches=with_feature, paths=("features",))
+    return planted(about=about, backends=backends, blame=blame, reaches=with_feature, paths=paths)
 
 
 def in_torch(

@@ -1,14 +1,12 @@
 """Planted faults of features of training that the cases of `own_steps` alone have."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from difftest.cases.case import Case
-from difftest.cases.feature import has
-from workers.faults import BACKEND, EVERYWHERE, planted
+from workers.faults import BACKEND, of_feature, planted
 from workers.faults.features import replacing
 from workers.training.features import added_in_place, empty_group, gradient_penalty, parameter_hooks
 from workers.training.session import Session
@@ -16,17 +14,7 @@ from workers.training.session import Session
 PATHS = ("own_steps",)
 
 
-def _has(feature: str) -> Callable[[Case], bool]:
-    return lambda case: has(case, feature)
-
-
-@planted(
-    paths=PATHS,
-    about="the slope of a penalty counts as a number",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("gradient_penalty"),
-)
+@of_feature("gradient_penalty", about="the slope of a penalty counts as a number", paths=PATHS)
 def slope_without_gradient(session: Session, _case: Case, _rank: int) -> Session:
     """So that the penalty trains nothing."""
     right = gradient_penalty.slope_of
@@ -34,26 +22,14 @@ def slope_without_gradient(session: Session, _case: Case, _rank: int) -> Session
     return session
 
 
-@planted(
-    paths=PATHS,
-    about="hooks of parameters do nothing",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("parameter_hooks"),
-)
+@of_feature("parameter_hooks", about="hooks of parameters do nothing", paths=PATHS)
 def parameter_hooks_without_effect(session: Session, _case: Case, _rank: int) -> Session:
     """Gradients are twice as great."""
     parameter_hooks.halved = lambda gradient: gradient
     return session
 
 
-@planted(
-    paths=PATHS,
-    about="the last parameter of a group before an empty one is left out",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("empty_group"),
-)
+@of_feature("empty_group", about="the last parameter of a group before an empty one is left out", paths=PATHS)
 def last_before_empty_group_lost(session: Session, _case: Case, _rank: int) -> Session:
     """It is not trained."""
     right = empty_group.all_of
@@ -61,13 +37,7 @@ def last_before_empty_group_lost(session: Session, _case: Case, _rank: int) -> S
     return session
 
 
-@planted(
-    paths=PATHS,
-    about="what is added in place to a view is added twice",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("added_in_place"),
-)
+@of_feature("added_in_place", about="what is added in place to a view is added twice", paths=PATHS)
 def added_twice(session: Session, _case: Case, _rank: int) -> Session:
     """As if the view had numbers of its own beside those of the result."""
 

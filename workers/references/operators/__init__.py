@@ -232,9 +232,9 @@ def cotangents(case: Case, computed: Mapping[str, Floats]) -> dict[str, Floats]:
     }
 
 
-def loss(computed: Mapping[str, Array], cotangents: Mapping[str, Array]) -> Array:
-    """The sum of the results with a gradient times their numbers; 0.0 where none has one."""
-    return sum(((computed[name] * drawn).sum() for name, drawn in cotangents.items()), start=0.0)
+def loss(computed: Mapping[str, Array], drawn: Mapping[str, Array]) -> Array:
+    """The sum of the results with a gradient times their numbers, the cotangents; 0.0 where there is none."""
+    return sum(((computed[name] * factors).sum() for name, factors in drawn.items()), start=0.0)
 
 
 def _tracked(case: Case) -> frozenset[str]:

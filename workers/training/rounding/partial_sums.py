@@ -35,10 +35,10 @@ def _product(name: str, at: float, args: Sequence[Any], options: Mapping[str, An
     few terms.
     """
     *added, one, other = args
-    found = PRODUCTS[name](at, one, other)
-    if found is None:
+    partial = PRODUCTS[name](at, one, other)
+    if partial is None:
         return None
-    size, number = found
+    size, number = partial
     if added:
         size = size.mul_(options.get("alpha", 1.0)) + added[0] * options.get("beta", 1.0)
     return size.mul_(math.sqrt(number))

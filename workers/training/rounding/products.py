@@ -36,13 +36,13 @@ def _partial(at: float, one: Tensor, other: Tensor) -> tuple[Tensor, int] | None
 
 
 def _matrix_vector(at: float, matrix: Tensor, vector: Tensor) -> tuple[Tensor, int] | None:
-    found = _partial(at, matrix, vector.unsqueeze(-1))
-    return found and (found[0].squeeze(-1), found[1])
+    column = _partial(at, matrix, vector.unsqueeze(-1))
+    return column and (column[0].squeeze(-1), column[1])
 
 
 def _dot(at: float, one: Tensor, other: Tensor) -> tuple[Tensor, int] | None:
-    found = _matrix_vector(at, one.unsqueeze(0), other)
-    return found and (found[0].squeeze(0), found[1])
+    row = _matrix_vector(at, one.unsqueeze(0), other)
+    return row and (row[0].squeeze(0), row[1])
 
 
 PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], tuple[Tensor, int] | None]] = {
