@@ -1,6 +1,5 @@
 """Planted faults of features of training that the cases of wrappers alone have."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,23 +11,17 @@ from difftest.cases.feature import has, of
 from difftest.cases.features import unfreezing
 from difftest.cases.resets import REPEATED, resets
 from difftest.judge.stage import Stage
-from workers.faults import BACKEND, EVERYWHERE, planted
+from workers.faults import BACKEND, EVERYWHERE, of_feature, planted
 from workers.training.features import forwards_first, kept_state_dict, own_function, skipped_block
 from workers.training.layers.residual import Residual
 from workers.training.session import Session
 from workers.training.wrapped_names import parameters
 
 
-def _has(feature: str) -> Callable[[Case], bool]:
-    return lambda case: has(case, feature)
-
-
-@planted(
-    paths=("wrappers",),
+@of_feature(
+    "mixed_precision",
     about="parameters are bfloat16 after an update",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("mixed_precision"),
+    paths=("wrappers",),
 )
 def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
     """As if there were no copy of them in float32."""
@@ -42,12 +35,10 @@ def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, after=after)
 
 
-@planted(
-    paths=("wrappers",),
+@of_feature(
+    "kept_state_dict",
     about="a state dict is a copy of what the module had",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("kept_state_dict"),
+    paths=("wrappers",),
 )
 def kept_copy(session: Session, _case: Case, _rank: int) -> Session:
     """So that loading it takes updates back."""
@@ -82,12 +73,11 @@ def state_without_optimizer(session: Session, _case: Case, _rank: int) -> Sessio
     return session
 
 
-@planted(
-    paths=("wrappers",),
+@of_feature(
+    "skipped_block",
     about="a block that is skipped is computed",
     backends=("torch_fsdp", "torch_dtensor", "xla_spmd"),
-    blame=BACKEND,
-    reaches=_has("skipped_block"),
+    paths=("wrappers",),
 )
 def block_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
     """In every forward pass. The module is made before the session places it."""
@@ -95,12 +85,10 @@ def block_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@planted(
-    paths=("wrappers",),
+@of_feature(
+    "forwards_first",
     about="of several parts' losses the last is not differentiated",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("forwards_first"),
+    paths=("wrappers",),
 )
 def last_loss_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """What waits for its backward pass is all but the last."""
@@ -108,12 +96,10 @@ def last_loss_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     return session
 
 
-@planted(
-    paths=("wrappers",),
+@of_feature(
+    "own_function",
     about="the weight's gradient of a user's function is half of what it should be",
-    backends=EVERYWHERE,
-    blame=BACKEND,
-    reaches=_has("own_function"),
+    paths=("wrappers",),
 )
 def halved_by_own_function(session: Session, _case: Case, _rank: int) -> Session:
     """That of every Linear layer."""
@@ -141,12 +127,11 @@ def block_applied_once(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, place=place)
 
 
-@planted(
-    paths=("wrappers",),
+@of_feature(
+    "unfreezing",
     about="a parameter stays frozen",
     backends=("torch_dtensor", "xla_spmd"),  # on meshes that shard, which DDP does not take
-    blame=BACKEND,
-    reaches=_has("unfreezing"),
+    paths=("wrappers",),
 )
 def stays_frozen(session: Session, case: Case, _rank: int) -> Session:
     """Its gradient is dropped in every step."""
