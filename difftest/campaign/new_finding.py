@@ -1,7 +1,7 @@
 """From a new divergence to a finding: it runs again, and the evidence for its blame is gathered.
 
-Only a divergence that the corpus does not have yet pays for these runs. A known fault pays for one
-repetition, unless what is there already blames another side too.
+Only a divergence that the corpus does not have yet pays for these runs. A known fault pays for none, unless
+what is there already blames another side too.
 """
 
 from functools import partial
@@ -26,13 +26,16 @@ from difftest.cases.twins import is_twin
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import TwoByTwo, verdict
 from difftest.judge.divergence import Divergence
-from difftest.judge.outcome import Failure
+from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 from difftest.records import evidence
 from difftest.records.finding import Finding
 
 REPEATS = 2
 """How often a new divergence is run again in fresh processes."""
+
+NOT_REPEATED = (0, 0)
+"""What the finding of a known fault says of repetitions: it would be known without having come back, too."""
 
 KNOWN_IN_FULL = 5
 """One in so many known faults has all the evidence of a new one in a campaign of generated cases."""
@@ -45,7 +48,8 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     ledger's entry says it.
     """
     case, run = result.case, result.runs[divergence.backend]
-    stable, placed, words = _once(campaign, result, divergence) or _in_full(campaign, result, divergence)
+    as_known = _as_known(campaign, result, divergence)
+    stable, placed, words = as_known or _in_full(campaign, result, divergence)
     if lethal := _lethal_kind(campaign, result, divergence):
         words[evidence.SET_ASIDE] = lethal
     elif stable[0] and not campaign.explanation(divergence, case):  # a lethal case's variants may be lethal
@@ -60,7 +64,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
         blame=verdict(
             divergence.side,
             placed,
-            stable=stable,
+            stable=None if as_known else stable,
             of_reference=is_twin(case),
             reference_differs=any(differing.values()),
         ),
@@ -73,7 +77,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
         stable=stable,
         pieces=result.comparisons[divergence.backend].pieces,
         environment=dict(run.outcome.environment),
-        located=_located(campaign, case, divergence) if stable[0] else (),
+        located=_located(campaign, case, divergence) if as_known or stable[0] else (),
         first_seen=run.started,
         last_seen=run.started,
     )
@@ -120,18 +124,18 @@ def _in_full(campaign: Campaign, result: CaseResult, divergence: Divergence) -> 
     return stable, placed, words
 
 
-def _once(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Evidence | None:
-    """The evidence of a known fault; None where it needs all, or is one of those that have all.
+def _as_known(campaign: Campaign, result: CaseResult, divergence: Divergence) -> _Evidence | None:
+    """The evidence of a known fault, for which nothing runs; None where it has that of a new one.
 
-    It needs all where the other side shows the same or the divergence did not come back: a known fault is of
-    its own side, and is stable.
+    One in so many has. It needs all where the other side shows the same, since a known fault is of its own
+    side, and where the run hung, as one on a busy machine does.
     """
     sampled = crc32(f"{divergence.fingerprint} {result.case.id}".encode()) % campaign.known_in_full == 0
     placed = placed_by_what_ran(campaign, result, divergence)
-    if sampled or placed.other or not campaign.explanation(divergence, result.case):
+    in_full = sampled or placed.other or divergence.symptom is Symptom.HANG
+    if in_full or not campaign.explanation(divergence, result.case):
         return None
-    stable = _repeat(campaign, result.case, divergence, 1)
-    return (stable, placed, {evidence.OTHER: _word(diverges=placed.other)}) if stable[0] else None
+    return NOT_REPEATED, placed, {evidence.OTHER: _word(diverges=placed.other)}
 
 
 def _repeat(campaign: Campaign, case: Case, divergence: Divergence, times: int) -> tuple[int, int]:

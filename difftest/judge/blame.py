@@ -35,18 +35,18 @@ def verdict(
     side: str,
     placed: TwoByTwo,
     *,
-    stable: tuple[int, int],
+    stable: tuple[int, int] | None,
     of_reference: bool = False,
     reference_differs: bool = False,
 ) -> str:
     """The verdict on a divergence of `side` that was reproduced `stable` (k of n) times, as text.
 
+    `stable` is None of a known fault, which is believed without repetitions.
     `of_reference`: it is a reference of another make that diverges. `reference_differs`: one differs from the
     oracle too, so that what both sides show alike is torch's fault, and no doubt about the oracle.
     """
-    reproduced, repeats = stable
-    if not reproduced:
-        return f"inconclusive: it {'did not come back' if repeats else 'could not be run again'}"
+    if stable and not stable[0]:
+        return f"inconclusive: it {'did not come back' if stable[1] else 'could not be run again'}"
     if of_reference:
         return TORCH_ITSELF
     if placed.single is None:

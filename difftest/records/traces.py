@@ -8,6 +8,7 @@ import math
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -60,15 +61,26 @@ DAMAGE = (
 Arrays: TypeAlias = Mapping[str, Array]
 
 
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a tensor: so many elements of an array, from `start` on, in row-major order."""
+
+    array: str
+    start: Count
+    shape: tuple[Count, ...]
+
+
 class _Tensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One tensor as JSON; its arrays are in the other file, under the names in `pieces` (by rank)."""
+    """One tensor as JSON. Its pieces, by rank, are in the other file: parts of arrays.
+
+    Before 2026-11-28 each piece was an array of its own, whose name is there.
+    """
 
     stage: Stage
     name: str
     shape: tuple[int, ...]
     dtype: str
     placements: Placements
-    pieces: dict[str, str]
+    pieces: dict[str, str | _Part]
     devices: tuple[Word, ...] = ()
 
 
@@ -136,12 +148,17 @@ def load(stem: Path) -> Outcome | None:
 
 
 def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
-    arrays: dict[str, Array] = {}
+    """What is written as JSON, and the arrays: one for each dtype, with all pieces one after another.
+
+    An array for each piece would take a rank a fifth of its time.
+    """
     if isinstance(outcome, Failure):
         fields = {name: _clean(getattr(outcome, name)) for name in _Failure.__struct_fields__}
-        return _Saved(failure=_Failure(**fields), origin=outcome.origin), arrays
-    steps = tuple(_tensors(tensors, f"{index}", arrays) for index, tensors in enumerate(outcome.steps))
-    noise = tuple(_tensors(tensors, f"noise{index}", arrays) for index, tensors in enumerate(outcome.noise))
+        return _Saved(failure=_Failure(**fields), origin=outcome.origin), {}
+    joined = _Joined()
+    steps, noise = (
+        tuple(_tensors(step, joined) for step in tensors) for tensors in (outcome.steps, outcome.noise)
+    )
     saved = _Saved(
         steps=steps,
         noise=noise,
@@ -149,7 +166,7 @@ def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
         events=outcome.events,
         origin=outcome.origin,
     )
-    return saved, arrays
+    return saved, joined.arrays()
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401  a field of a failure
@@ -159,32 +176,58 @@ def _clean(value: Any) -> Any:  # noqa: ANN401  a field of a failure
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_Tensor, ...]:
-    described = []
-    for (stage, name), tensor in tensors.items():
-        pieces = {str(rank): f"{prefix}/{stage}/{name}/{rank}" for rank in tensor.pieces}
-        arrays.update({pieces[str(rank)]: piece for rank, piece in tensor.pieces.items()})
-        described.append(
-            _Tensor(
-                stage=stage,
-                name=name,
-                shape=tensor.shape,
-                dtype=tensor.dtype,
-                placements=tensor.placements,
-                pieces=pieces,
-                devices=tensor.devices,
-            )
+class _Joined:
+    """Pieces of tensors, one after another, apart by dtype."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[Array]] = {}
+        self._sizes = Counter[str]()
+
+    def part(self, piece: Array) -> _Part:
+        """The part that the piece is, after all that came before."""
+        name = piece.dtype.name
+        start = self._sizes[name]
+        self._pieces.setdefault(name, []).append(piece.reshape(-1))
+        self._sizes[name] += piece.size
+        return _Part(name, start, piece.shape)
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays, by dtype."""
+        return {name: np.concatenate(pieces) for name, pieces in self._pieces.items()}
+
+
+def _tensors(tensors: Tensors, joined: _Joined) -> tuple[_Tensor, ...]:
+    """A step's tensors as JSON, whose pieces are in `joined` then."""
+    return tuple(
+        _Tensor(
+            stage=stage,
+            name=name,
+            shape=tensor.shape,
+            dtype=tensor.dtype,
+            placements=tensor.placements,
+            pieces={str(rank): joined.part(piece) for rank, piece in tensor.pieces.items()},
+            devices=tensor.devices,
         )
-    return tuple(described)
+        for (stage, name), tensor in tensors.items()
+    )
 
 
 def _check_sizes(saved: _Saved) -> None:
     """`ValueError` where tensors share an array or are too large: a small file would take much memory."""
     tensors = [tensor for step in (*saved.steps, *saved.noise) for tensor in step]
-    names = [name for tensor in tensors for name in tensor.pieces.values()]
+    pieces = [piece for tensor in tensors for piece in tensor.pieces.values()]
+    names = [piece for piece in pieces if isinstance(piece, str)]
     if len(names) != len(set(names)):
         msg = f"{len(names)} pieces of tensors share {len(set(names))} arrays; each must have its own"
         raise ValueError(msg)
+    ends = Counter[str]()
+    for piece in pieces:
+        if isinstance(piece, _Part):
+            if piece.start != ends[piece.array]:
+                end = ends[piece.array]
+                msg = f"a piece is at {piece.start} of {piece.array}; the one before it ends at {end}"
+                raise ValueError(msg)
+            ends[piece.array] += math.prod(piece.shape)
     if (most := max((math.prod(tensor.shape) for tensor in tensors), default=0)) > MOST_NUMBERS:
         msg = f"a tensor has {most} elements; allowed: {MOST_NUMBERS}"
         raise ValueError(msg)
@@ -238,8 +281,16 @@ def _restored(described: Sequence[_Tensor], arrays: Arrays) -> Tensors:
             shape=d.shape,
             dtype=d.dtype,
             placements=d.placements,
-            pieces={int(rank): arrays[key] for rank, key in d.pieces.items()},
+            pieces={int(rank): _piece(piece, arrays) for rank, piece in d.pieces.items()},
             devices=d.devices,
         )
         for d in described
     }
+
+
+def _piece(where: str | _Part, arrays: Arrays) -> Array:
+    """A piece; `ValueError` or `KeyError` where the arrays have no such part."""
+    if isinstance(where, str):
+        return arrays[where]
+    size = math.prod(where.shape)
+    return arrays[where.array][where.start : where.start + size].reshape(where.shape)

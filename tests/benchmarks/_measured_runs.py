@@ -4,7 +4,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,9 @@ class MeasuredRuns:
             finally:
                 for backend, folder in zip(work.backends, work.folders, strict=True):
                     for file in Path(folder).glob("*.phases"):
-                        times = msgspec.json.decode(file.read_bytes(), type=list[dict[str, float]])
-                        self._phases.append((backend, times))
+                        with suppress(msgspec.DecodeError):  # of a rank that was killed while it wrote
+                            times = msgspec.json.decode(file.read_bytes(), type=list[dict[str, float]])
+                            self._phases.append((backend, times))
 
         return measured
 

@@ -55,5 +55,5 @@ def _timed_write(folder: Path, rank: int, outcome: Outcome, at: int | None = Non
     _write(folder, rank, outcome, at)
 
 
-child.Stages = TimedStages  # type: ignore[attr-defined]
+child.LastStages = TimedStages  # type: ignore[misc,assignment]
 run_folder.write = _timed_write

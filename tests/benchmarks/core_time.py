@@ -72,28 +72,31 @@ PROGRAMS_BESIDE_A_CASE = 5
 def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the decorators declare
     """Prints each figure as soon as it is there."""
     click.echo(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before, {utc_today()}")
-    seed, measured = options["seed"], Measured()
+    seed, measured, verdicts = options["seed"], Measured(), dict[str, list[str]]()
     if options["cases"]:
         numbers = range(options["first"], options["first"] + options["cases"])
         inputs = [CaseNumber(index, input=at) for index in numbers for at in range(options["inputs"])]
         drawn = ((number.recorded, case_at(seed, number)) for number in inputs)
         list(measured.results(drawn))
         measured.show("cases")
-        if options["verdicts"]:
-            options["verdicts"].write_text(json.dumps(measured.verdicts, indent=1))
-        if options["against"]:
-            compare_verdicts(json.loads(options["against"].read_text()), measured.verdicts)
+        verdicts |= measured.verdicts
         if options["fresh"]:
             show_fresh(measured)
     if options["programs"]:
         programs = Measured()
         list(programs.results((n, case_at(seed, n, paths=PROGRAM)) for n in range(options["programs"])))
         programs.show("programs")
+        verdicts |= {f"program {key}": shown for key, shown in programs.verdicts.items()}
     if options["campaign"]:
         whole = Measured(references=backends.references())
         order = sequence.numbers(paths.chosen(None), options["campaign"])
         list(whole.results((number.recorded, case_at(seed, number)) for number in order))
         whole.show("campaign")
+        verdicts |= {f"campaign {key}": shown for key, shown in whole.verdicts.items()}
+    if options["verdicts"]:
+        options["verdicts"].write_text(json.dumps(verdicts, indent=1))
+    if options["against"]:
+        compare_verdicts(json.loads(options["against"].read_text()), verdicts)
     if options["minutes"]:
         count_causes(seed, options["inputs"], sorted(map(float, options["minutes"].split(","))))
 

@@ -89,9 +89,8 @@ def test_damaged_files_are_a_usage_error_or_a_valid_run(
 
 def test_a_name_for_a_missing_array_is_a_usage_error(tmp_path: Path) -> None:
     stem = saved(tmp_path)
-    content = json.loads((tmp_path / "run.json").read_text())
-    content["steps"][0][0]["pieces"] = {"0": "elsewhere"}
-    (tmp_path / "run.json").write_text(json.dumps(content))
+    content = (tmp_path / "run.json").read_text()
+    (tmp_path / "run.json").write_text(content.replace('["float64"', '["elsewhere"'))
     with pytest.raises(UsageError, match=r"KeyError: 'elsewhere'"):
         traces.load(stem)
 
@@ -102,3 +101,37 @@ def test_a_candidates_pieces_keep_their_ranks(tmp_path: Path) -> None:
     loaded = traces.load(tmp_path / "run")
     assert isinstance(loaded, Trace)
     assert same_bits(run, loaded)
+
+
+def test_a_piece_that_overlaps_another_or_lies_beyond_its_array_is_a_usage_error(tmp_path: Path) -> None:
+    stem = saved(tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    first, second = (tensor["pieces"]["0"] for tensor in content["steps"][0][:2])
+    second[1] = first[1]
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=r"a piece is at 0 of float64; the one before it ends at \d+"):
+        traces.load(stem)
+    last = json.loads(saved(tmp_path).with_suffix(".json").read_text())
+    for step in (*last["steps"], *last["noise"]):
+        piece = step[-1]["pieces"]["0"]
+    piece[2][0] += 1
+    (tmp_path / "run.json").write_text(json.dumps(last))
+    with pytest.raises(UsageError, match=r"run\.json cannot be read: ValueError"):
+        traces.load(stem)
+
+
+def test_a_run_of_before_with_an_array_for_each_piece_is_read(tmp_path: Path) -> None:
+    truth, stem = oracle(a_case()), saved(tmp_path)
+    content, arrays = json.loads((tmp_path / "run.json").read_text()), {}
+    for at, step in enumerate((*content["steps"], *content["noise"])):
+        for tensor in step:
+            for rank, (array, start, shape) in tensor["pieces"].items():
+                name = f"{at}/{tensor['stage']}/{tensor['name']}/{rank}"
+                whole = np.load(tmp_path / "run.npz")[array]
+                arrays[name] = whole[start : start + int(np.prod(shape))].reshape(shape)
+                tensor["pieces"][rank] = name
+    np.savez(tmp_path / "run.npz", **arrays)
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    loaded = traces.load(stem)
+    assert isinstance(loaded, Trace)
+    assert same_bits(truth, loaded)

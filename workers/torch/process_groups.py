@@ -15,6 +15,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.judge.outcome import Array, Sharded
 from workers.torch import devices, joining, strided
+from workers.torch.inferred_shapes import inferred_once
 from workers.torch.readers import Readers, is_uneven
 from workers.training.pieces import global_shape, own_rows, sharded, values
 
@@ -107,13 +108,9 @@ def joined(  # noqa: PLR0913  the rank's place, and what its mesh is
     axes = tuple(mesh.split(flattened)) if flattened else mesh.names
     groups = kind.groups(device, transport, axes)
     place = joining.RankPlace(rank, mesh, device, transport, flattened)
-    yield Member(
-        case=case,
-        rank=rank,
-        devices=kind,
-        device=device,
-        mesh=joining.join(place, rendezvous, groups),
-    )
+    over_all = joining.join(place, rendezvous, groups)
+    with inferred_once(rendezvous):
+        yield Member(case=case, rank=rank, devices=kind, device=device, mesh=over_all)
     distributed.barrier()
 
 

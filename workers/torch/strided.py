@@ -27,19 +27,25 @@ def gathered(tensor: "DTensor", local: Array) -> Array:
 
     `full_tensor` of torch 2.9 confuses the rows of a strided tensor when the pieces are uneven.
     """
+    import torch
     from torch import distributed
 
     mesh = tensor.device_mesh
     named = Mesh(tuple(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)))
-    pieces = [local]
-    for axis in reversed(range(mesh.ndim)):  # in the order of the ranks, which may be those of a stage
-        rows: list[list[Array]] = [[]] * mesh.size(axis)
-        distributed.all_gather_object(rows, pieces, mesh.get_group(axis))
-        pieces = [piece for row in rows for piece in row]
     numbers = local.shape[tensor.ndim :]  # two of a complex element
+    parts = [held(tensor.shape, tensor.placements, named, rank) for rank in range(named.world_size)]
+    shapes = [(*map(len, part), *numbers) for part in parts]
+    sizes = [math.prod(shape) * local.itemsize for shape in shapes]
+    sent = np.zeros(max(sizes), np.uint8)  # gloo and NCCL gather equal sizes alone
+    sent[: local.nbytes] = np.ascontiguousarray(local).reshape(-1).view(np.uint8)
+    gathered = torch.from_numpy(sent)[None].to(mesh.device_type)
+    for axis in reversed(range(mesh.ndim)):  # in the order of the ranks, which may be those of a stage
+        rows = [torch.empty_like(gathered) for _ in range(mesh.size(axis))]
+        distributed.all_gather(rows, gathered, mesh.get_group(axis))
+        gathered = torch.cat(rows)
     whole = np.full((*tensor.shape, *numbers), np.nan, local.dtype)
-    for rank, piece in enumerate(pieces):
-        whole[np.ix_(*held(tensor.shape, tensor.placements, named, rank))] = piece
+    for part, shape, size, row in zip(parts, shapes, sizes, gathered.cpu().numpy(), strict=True):
+        whole[np.ix_(*part)] = row[:size].view(local.dtype).reshape(shape)
     return whole
 
 
