@@ -1,6 +1,7 @@
 """Running a case again on one backend, for reduction, triage and ablation, to see what it shows first."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from difftest.campaign.campaign import ORACLE, Campaign, run_backend
 from difftest.campaign.case_run import comparing
@@ -22,12 +23,19 @@ def takes_two(check: str) -> bool:
     return check in checks.load_all() and checks.load(check).TRAITS.takes_two_runs
 
 
-def rerun(
-    campaign: Campaign, case: Case, backend: str, *, check: str = "", options: Mapping[str, str] | None = None
+def rerun(  # noqa: PLR0913  a case, its backend, and how it runs
+    campaign: Campaign,
+    case: Case,
+    backend: str,
+    *,
+    check: str = "",
+    options: Mapping[str, str] | None = None,
+    believed: bool = False,
 ) -> Comparison:
     """One run in fresh processes beside the oracle, compared.
 
-    Two runs where `check`, the finding's, needs two.
+    Two runs where `check`, the finding's, needs two. With `believed`, a mismatch that is clear with few
+    samples of the oracle's noise needs no more, as a known fault does not.
 
     `options` are further environment variables of the backend's processes, not of the oracle's.
     `InfrastructureError` where a run could not be had.
@@ -37,7 +45,8 @@ def rerun(
         backend: run_backend(campaign, case, backend, options),
     }
     repeated = {backend: run_backend(campaign, case, backend, options).outcome} if takes_two(check) else {}
-    return comparing(campaign, case, runs, repeated, Truths(campaign, case))(backend)
+    judged = replace(campaign, explanation=lambda *_: True) if believed else campaign
+    return comparing(judged, case, runs, repeated, Truths(campaign, case))(backend)
 
 
 def first_fingerprint(comparison: Comparison) -> str:

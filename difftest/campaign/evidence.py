@@ -107,9 +107,12 @@ def rerun_or_none(
     divergence: Divergence,
     environment: Mapping[str, str] | None = None,
 ) -> Comparison | None:
-    """A run in fresh processes beside the oracle, compared; None where the infrastructure failed."""
+    """A run in fresh processes beside the oracle, compared; None where the infrastructure failed.
+
+    The finding was believed before, whatever this run of its case or of a variant shows.
+    """
     try:
-        return rerun(campaign, case, backend, check=divergence.check, options=environment)
+        return rerun(campaign, case, backend, check=divergence.check, options=environment, believed=True)
     except InfrastructureError:
         return None
 
