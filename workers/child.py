@@ -71,7 +71,7 @@ USED_BY_MOST = (
         for name in ("attention", "collective", "conv", "dropout", "flash_attention", "residual")
     ),
 )
-"""Modules that most ranks import when they need them, which takes 10 to 20 ms. They import nothing foreign."""
+"""Modules that most ranks import when they need them, which takes 10 to 20 ms; they import nothing else."""
 
 USED_BY_XLA = (
     *(
