@@ -60,16 +60,15 @@ def confirmed(
 ) -> Comparison:
     """A run compared with the oracle's `truth`; where it mismatches, compared again with `precise_truth`.
 
-    `explained` says whether what a run shows first is a known fault. One that is no matter of noise, or far
+    `explained` says whether what a run shows first is a known fault. One that is no matter of noise, or clearly
     beyond it, needs no such run: to confirm these too would take a quarter of a campaign's time.
     """
     comparison = compare_with(truth)
     if not _mismatches(comparison):
         return comparison
-    far = _far_off(comparison, FAR_BEYOND_NOISE)
-    if far and explained(comparison):
+    if _far_off(comparison, CLEARLY * THRESHOLD) and explained(comparison):
         return comparison
-    for samples in STEPS[-1:] if far else STEPS:
+    for samples in STEPS[-1:] if _far_off(comparison, FAR_BEYOND_NOISE) else STEPS:
         try:
             comparison = compare_with(precise_truth(samples))
         except InfrastructureError:
