@@ -60,8 +60,8 @@ def confirmed(
 ) -> Comparison:
     """A run compared with the oracle's `truth`; where it mismatches, compared again with `precise_truth`.
 
-    `explained` says whether what a run shows first is a known fault. One that is no matter of noise, or clearly
-    beyond it, needs no such run: to confirm these too would take a quarter of a campaign's time.
+    `explained` says whether what a run shows first is a known fault. One that is no matter of noise, or
+    clearly beyond it, needs no such run: to confirm these too would take a quarter of a campaign's time.
     """
     comparison = compare_with(truth)
     if not _mismatches(comparison):
