@@ -5,6 +5,7 @@ runs no operator. Computation that needs no gradient is not in the graph.
 """
 
 from collections import Counter
+from typing import Any
 
 from torch import Tensor
 
@@ -22,6 +23,18 @@ def operators_elsewhere(loss: Tensor, device: str) -> Counter[str]:
             continue
         reached.add(node)
         waiting += [following for following, _ in node.next_functions]
-        places = {result.device.type for result in getattr(node, "_input_metadata", ())} - {device}
+        places = _places(node, device) - {device}
         counts.update(f"{node.name().rpartition('::')[2]} on {place}" for place in places)
     return counts
+
+
+def _places(node: Any, device: str) -> set[str]:  # noqa: ANN401  a node of autograd
+    """The devices of a node's results, without those that it does not give.
+
+    For a result that is undefined, as the gradient of a weight that there is not, autograd notes a number on
+    the CPU.
+    """
+    results = [(result.device.type, tuple(result.shape)) for result in getattr(node, "_input_metadata", ())]
+    placeholder = ("cpu", ())
+    given = [result for result in results if result != placeholder]
+    return {place for place, _ in (given if any(place == device for place, _ in given) else results)}
