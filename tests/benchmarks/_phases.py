@@ -55,5 +55,5 @@ def _timed_write(folder: Path, rank: int, outcome: Outcome, at: int | None = Non
     _write(folder, rank, outcome, at)
 
 
-child.LastStages = TimedStages  # type: ignore[misc,assignment]
+child.LastStages = TimedStages  # type: ignore[attr-defined]
 run_folder.write = _timed_write

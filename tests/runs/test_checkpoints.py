@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,34 @@ def test_what_is_no_checkpoint_is_wrong_usage(tmp_path: Path) -> None:
     ):
         done = command("checkpoints", path, path)
         assert (done.status, says in done.output) == (2, True), done.output
+
+
+class _AsEarlyPython(pickle.Pickler):
+    """Writes an enumeration's member as Python 3.11.0 to 3.11.3 does."""
+
+    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401  any object
+        """As an attribute of its class."""
+        return (getattr, (type(value), value.name)) if isinstance(value, Enum) else NotImplemented
+
+
+def test_metadata_that_an_early_python_wrote_is_read_and_no_other_attribute(tmp_path: Path) -> None:
+    written = tmp_path / "dcp"
+    save({"model": {"weight": torch.ones(2, 3)}}, checkpoint_id=written, no_dist=True)
+    file = written / ".metadata"
+    metadata = pickle.loads(file.read_bytes())  # noqa: S301  written above
+    with file.open("wb") as stream:
+        _AsEarlyPython(stream).dump(metadata)
+    assert b"getattr" in file.read_bytes()
+    assert [*read(written).tensors] == ["model.weight"]
+    with file.open("wb") as stream:
+        pickle.dump(_Reach(), stream)
+    reached = command("checkpoints", written, written)
+    assert reached.status == 2
+    assert "names the attribute '__subclasses__'" in reached.output
+
+
+class _Reach:
+    """What reaches further than an enumeration's members."""
+
+    def __reduce__(self) -> Any:  # noqa: ANN401  as pickle asks
+        return getattr, (torch.Size, "__subclasses__")

@@ -7,6 +7,7 @@ imported or called; the entries are read with `weights_only`.
 import io
 import pickle
 from collections.abc import Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,20 @@ class _Describing(pickle.Unpickler):
         """A class of the list, or a dtype."""
         if (module, name) in DESCRIBING:
             return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if module == "torch" and isinstance(value := getattr(torch, name, None), torch.dtype):
             return value
         msg = f"it names {module}.{name}, which describes no tensor"
         raise pickle.UnpicklingError(msg)
+
+
+def _member(kind: Any, name: str) -> Enum:  # noqa: ANN401  what the pickle says
+    """A member of an enumeration, which Python 3.11.0 to 3.11.3 writes as an attribute of its class."""
+    if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
+        return kind[name]
+    msg = f"it names the attribute {name!r} of {kind!r}, which describes no tensor"
+    raise pickle.UnpicklingError(msg)
 
 
 def recognizes(path: Path) -> bool:
