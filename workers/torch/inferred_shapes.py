@@ -15,6 +15,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,14 +47,18 @@ def inferred_once(rendezvous: str) -> Iterator[None]:
         return
     answers = InferredShapes(Path(rendezvous.removeprefix(SCHEME)).with_name(FILE))
     made = module.FakeTensorMode
-    mode = made()
-    mode.cache_enabled = False
+
+    @cache
+    def one_mode() -> Any:  # noqa: ANN401  a private type of torch
+        mode = made()
+        mode.cache_enabled = False
+        return mode
 
     def shared(self: object, schema: Any) -> Answer:  # noqa: ANN401  private types of torch
         return answers.of(schema, lambda: infer(self, schema))
 
     setattr(propagator, _METHOD, shared)
-    module.FakeTensorMode = lambda: mode
+    module.FakeTensorMode = one_mode
     try:
         yield
     finally:
@@ -67,7 +72,7 @@ class InferredShapes:
 
     def __init__(self, file: Path) -> None:
         self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self._known: dict[str, Answer] = {}
+        self._answers: dict[str, Answer] = {}
         self._read = 0
 
     def close(self) -> None:
@@ -80,30 +85,30 @@ class InferredShapes:
         What `infer` raises is not kept: each rank has its own error. Others wait while one infers, and the
         kernel ends the wait if it dies.
         """
-        asked = _question(schema)
-        if asked is None:
+        question = _question(schema)
+        if question is None:
             return infer()
-        if asked not in self._known:
+        if question not in self._answers:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             try:
                 self._read_on()
-                if asked not in self._known:
-                    self._write(asked, infer())
+                if question not in self._answers:
+                    self._write(question, infer())
             finally:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        return self._known[asked]
+        return self._answers[question]
 
     def _read_on(self) -> None:
         """Takes in what others wrote since."""
         size = os.fstat(self._descriptor).st_size
         for line in os.pread(self._descriptor, size - self._read, self._read).splitlines():
-            asked, answer = _LINE.decode(line)
-            self._known[asked] = _answer(answer)
+            question, answer = _LINE.decode(line)
+            self._answers[question] = _answer(answer)
         self._read = size
 
-    def _write(self, asked: str, answer: Answer) -> None:
-        self._known[asked] = answer
-        self._read += os.write(self._descriptor, msgspec.json.encode((asked, _plain(answer))) + b"\n")
+    def _write(self, question: str, answer: Answer) -> None:
+        self._answers[question] = answer
+        self._read += os.write(self._descriptor, msgspec.json.encode((question, _plain(answer))) + b"\n")
 
 
 def _question(schema: Any) -> str | None:  # noqa: ANN401  a private type of torch

@@ -38,13 +38,13 @@ def gathered(tensor: "DTensor", local: Array) -> Array:
     sizes = [math.prod(shape) * local.itemsize for shape in shapes]
     sent = np.zeros(max(sizes), np.uint8)  # gloo and NCCL gather equal sizes alone
     sent[: local.nbytes] = np.ascontiguousarray(local).reshape(-1).view(np.uint8)
-    gathered = torch.from_numpy(sent)[None].to(mesh.device_type)
+    together = torch.from_numpy(sent)[None].to(mesh.device_type)
     for axis in reversed(range(mesh.ndim)):  # in the order of the ranks, which may be those of a stage
-        rows = [torch.empty_like(gathered) for _ in range(mesh.size(axis))]
-        distributed.all_gather(rows, gathered, mesh.get_group(axis))
-        gathered = torch.cat(rows)
+        rows = [torch.empty_like(together) for _ in range(mesh.size(axis))]
+        distributed.all_gather(rows, together, mesh.get_group(axis))
+        together = torch.cat(rows)
     whole = np.full((*tensor.shape, *numbers), np.nan, local.dtype)
-    for part, shape, size, row in zip(parts, shapes, sizes, gathered.cpu().numpy(), strict=True):
+    for part, shape, size, row in zip(parts, shapes, sizes, together.cpu().numpy(), strict=True):
         whole[np.ix_(*part)] = row[:size].view(local.dtype).reshape(shape)
     return whole
 
