@@ -127,8 +127,8 @@ def _run(request: RankRequest) -> None:
         if not index:
             _leave_frames()
             _prepare()
+        run_folder.write_versions(folder, rank, VERSIONS)  # before the stage: a run may be cut between the two
         stages.begin(folder)
-        run_folder.write_versions(folder, rank, VERSIONS)
         case = Case.from_json(work.cases[index])
         outcome, at = _attempt(request, case, index, stages, clients)
         run_folder.write(folder, rank, outcome, at)
