@@ -126,7 +126,7 @@ def case_at(
     names, index = taking_turns(at.series, chosen(paths)), at.index
     block = index // BLOCK
     if program := _scheduled(seed, index, names, max_world_size):
-        return program
+        return spelled(program, spelling_stream(seed, index))
     with _DRAWING:
         walk = _walk(seed, block, names, max_world_size)
         for turn in range(block * BLOCK + len(walk.chosen), index + 1):

@@ -155,6 +155,9 @@ CONCERNS: Mapping[str, Callable[[Case], bool]] = {
 }
 """The usual forms, each with whether it has something to change in a case."""
 
+OF_PROGRAMS = ("unoptimised",)
+"""The usual forms that a program of operators takes too."""
+
 STOPS: Mapping[str, Callable[[Case], bool]] = {
     "torch_loss": lambda case: case.training.loss == "mse",
     "unequal": lambda _case: True,
@@ -184,13 +187,14 @@ SHARES: Mapping[str, float] = {"unoptimised": 15 / 16}
 def spelled(case: Case, stream: random.Random) -> Case:
     """The case with usual forms, each drawn from a `stream` that nothing else of the case is drawn from.
 
-    None in a program of operators, which has neither optimizer nor loss function.
+    A program of operators keeps its own, and takes only how it is compiled: it has neither optimizer nor loss
+    function.
     """
     draws = {form: stream.random() for form in CONCERNS}
-    if case.model.is_program:
-        return case
-    forms = {form: draws[form] < _chance(form, case) for form, concerns in CONCERNS.items() if concerns(case)}
-    return msgspec.structs.replace(case, spelling=Spelling(**forms))
+    concern = OF_PROGRAMS if case.model.is_program else CONCERNS
+    forms = {form: draws[form] < _chance(form, case) for form in concern if CONCERNS[form](case)}
+    own = case.forms if case.model.is_program else Spelling()
+    return msgspec.structs.replace(case, spelling=msgspec.structs.replace(own, **forms))
 
 
 def _chance(form: str, case: Case) -> float:

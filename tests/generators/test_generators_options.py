@@ -110,9 +110,11 @@ def test_a_form_is_drawn_alike_whether_or_not_others_concern_the_case() -> None:
         assert msgspec.structs.replace(forms[0], changing_number=False) == forms[1]
 
 
-def test_a_program_takes_no_usual_form() -> None:
-    programs = [case_at(2, index, paths=("operators",)) for index in range(20)]
-    assert all(case.spelling is msgspec.UNSET for case in programs)
+def test_a_program_takes_only_how_it_is_compiled_and_keeps_its_own_forms() -> None:
+    programs = [case_at(2, index, paths=("operators",)) for index in range(60)]
+    assert {case.forms for case in programs} == {Spelling(), Spelling(unoptimised=True)}
+    strided = [case_at(2, index, paths=("strided_operands",)).forms for index in range(60)]
+    assert set(strided) == {Spelling(strided=True), Spelling(strided=True, unoptimised=True)}
 
 
 def test_the_explorer_does_not_see_usual_forms() -> None:
