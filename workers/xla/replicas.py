@@ -202,6 +202,7 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
     """Runs the loop once a replica of this process, at the same time, as `torch_xla.launch` does."""
     from torch_xla._internal import pjrt
 
+    lazy.begin()  # programs share processes
     with gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
         failures: list[Exception] = []
         replica = partial(_attempt, case, barrier, failures, lambda: train(joined))
