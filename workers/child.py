@@ -24,7 +24,7 @@ import msgspec
 import torch
 
 from difftest.cases.case import Case
-from difftest.ground import installed
+from difftest.ground import installed, plugins
 from difftest.ground.errors import UsageError
 from difftest.judge.outcome import Origin, Outcome, Trace
 from difftest.judge.stage import Stage
@@ -33,7 +33,7 @@ from workers.isolate import native_frames, refused, run_folder
 from workers.isolate.messages import RankRequest
 from workers.isolate.run_folder import LastStages
 from workers.pjrt_clients import Clients
-from workers.torch import joining
+from workers.torch import inferred_shapes, joining
 from workers.torch.rendezvous import interface
 from workers.training import arguments, rounding
 from workers.training.spelling import host_backward
@@ -79,6 +79,9 @@ USED_ON_XLA = {
 }
 """The same where torch_xla is imported."""
 
+ASKED_BY_MOST = ("workers.backends", "workers.training.layers", "workers.training.features")
+"""The folders of plug-ins that most ranks look through."""
+
 
 def warm(preload: Container[str]) -> None:
     """Does once, before ranks are forked, what each of them would do: a program itself takes less time.
@@ -92,6 +95,9 @@ def warm(preload: Container[str]) -> None:
             importlib.import_module(f"{package}.{module}")
     arguments.warm()
     rounding.classes()
+    inferred_shapes.warm()
+    for package in ASKED_BY_MOST:
+        plugins.names(package)
     if on_xla:
         devices.warm()
     with contextlib.suppress(UsageError):
@@ -127,7 +133,7 @@ def _run(request: RankRequest) -> None:
         if not index:
             _leave_frames()
             _prepare()
-        run_folder.write_versions(folder, rank, VERSIONS)  # before the stage: a run may be cut between the two
+        run_folder.write_versions(folder, rank, VERSIONS)
         stages.begin(folder)
         case = Case.from_json(work.cases[index])
         outcome, at = _attempt(request, case, index, stages, clients)

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,6 +25,9 @@ import msgspec
 FILE = "inferred_shapes"
 SCHEME = "file://"
 _METHOD = "_propagate_tensor_meta_non_cached"
+VIEWS = "detach.default", "t.default", "transpose.int", "view.default"
+"""Operators of aten: the views that most ranks take of DTensors."""
+
 _LINE = msgspec.json.Decoder(tuple[str, Any])
 
 Answer: TypeAlias = Any
@@ -48,23 +52,37 @@ def inferred_once(rendezvous: str) -> Iterator[None]:
     answers = InferredShapes(Path(rendezvous.removeprefix(SCHEME)).with_name(FILE))
     made = module.FakeTensorMode
 
-    @cache
-    def one_mode() -> Any:  # noqa: ANN401  a private type of torch
-        mode = made()
-        mode.cache_enabled = False
-        return mode
-
     def shared(self: object, schema: Any) -> Answer:  # noqa: ANN401  private types of torch
         return answers.of(schema, lambda: infer(self, schema))
 
     setattr(propagator, _METHOD, shared)
-    module.FakeTensorMode = one_mode
+    module.FakeTensorMode = _mode
     try:
         yield
     finally:
         module.FakeTensorMode = made
         setattr(propagator, _METHOD, infer)
         answers.close()
+
+
+@cache
+def _mode() -> Any:  # noqa: ANN401  a private type of torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode: Any = FakeTensorMode()
+    mode.cache_enabled = False
+    return mode
+
+
+def warm() -> None:
+    """Makes what torch makes in every rank at its first use: 4 ms, most of them for the schemas of views."""
+    import torch
+    from torch.utils import _python_dispatch
+
+    _mode()
+    if look := getattr(_python_dispatch, "get_alias_info", None):
+        for view in VIEWS:
+            look(attrgetter(view)(torch.ops.aten))
 
 
 class InferredShapes:
