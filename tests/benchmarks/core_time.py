@@ -46,6 +46,7 @@ from difftest.records.corpus import Corpus  # noqa: E402
 from difftest.records.finding import Finding  # noqa: E402
 from generators import paths, sequence  # noqa: E402
 from generators.cases import case_at  # noqa: E402
+from generators.explore import BLOCK  # noqa: E402
 from workers import backends  # noqa: E402
 
 HOUR, MINUTE = 3600.0, 60.0
@@ -76,8 +77,13 @@ def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the dec
     if options["cases"]:
         numbers = range(options["first"], options["first"] + options["cases"])
         inputs = [CaseNumber(index, input=at) for index in numbers for at in range(options["inputs"])]
-        drawn = ((number.recorded, case_at(seed, number)) for number in inputs)
+        drawing = -time.process_time()
+        drawn = [(number.recorded, case_at(seed, number)) for number in inputs]
+        drawing += time.process_time()
         list(measured.results(drawn))
+        measured.seconds += (
+            drawing * len(numbers) / (numbers[-1] % BLOCK + 1)
+        )  # draws all before it, of the block
         measured.show("cases")
         verdicts |= measured.verdicts
         if options["fresh"]:
