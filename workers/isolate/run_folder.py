@@ -96,7 +96,7 @@ def _stage(folder: Path, rank: int) -> Path:
 
 
 def write_versions(folder: Path, rank: int, versions: Mapping[str, str]) -> None:
-    """Writes the versions of a rank's packages, before it does anything: a failure is reported with them."""
+    """Writes the versions of a rank's packages, before its first stage: a failure is reported with them."""
     (folder / f"rank{rank}.versions").write_bytes(msgspec.json.encode(versions))
 
 
