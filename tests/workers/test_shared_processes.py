@@ -61,7 +61,7 @@ def together(*cases: Case, backend: str) -> list[Outcome | InfrastructureError]:
     return real_runs.together(cases, backend, deadline=DEADLINE_SECONDS)
 
 
-def judged(outcome: Outcome) -> Events:
+def judged(outcome: Outcome | InfrastructureError) -> Events:
     """The events but for the graphs that were compiled: some were already, by a case before."""
     assert isinstance(outcome, Trace), outcome
     return msgspec.structs.replace(outcome.events, graphs=())
