@@ -411,3 +411,12 @@ def test_an_optimizer_in_one_kernel_rounds_every_tensor_that_it_writes() -> None
         return noise(run, *(values(40, seed=seed) for seed in range(4)))
 
     assert all(0.3 * UNIT < updated(index) < 10 * UNIT for index in (0, 2, 3))
+
+
+@pytest.mark.parametrize("indices", [torch.tensor(3), torch.tensor([3]), torch.tensor([[3, 1], [3, 3]])])
+def test_the_gradient_of_an_embedding_has_noise_for_indices_of_any_shape(indices: Tensor) -> None:
+    gradient = values(*indices.shape, 4)
+    moved = noise(
+        lambda given: torch.ops.aten.embedding_dense_backward(given, indices, 6, -1, False), gradient
+    )
+    assert 0.0 < moved < 100 * UNIT * float(gradient.abs().sum())

@@ -35,7 +35,10 @@ def partial_sums_over(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
 def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
     """The size of the partial sums of each of `rows` rows, to which the rows of `gradient` are added."""
     chosen = torch.nn.functional.one_hot(indices.flatten(), rows).to(gradient.dtype).unsqueeze(-1)
-    return ((chosen * gradient.flatten(0, -2).unsqueeze(1)).cumsum(0) * chosen).square_().sum(0).sqrt_()
+    added = gradient.reshape(
+        -1, 1, gradient.shape[-1]
+    )  # of a scalar index it is one row without a dim for it
+    return ((chosen * added).cumsum(0) * chosen).square_().sum(0).sqrt_()
 
 
 SIZES: Mapping[str, Sizes] = {
