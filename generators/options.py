@@ -19,7 +19,7 @@ from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Layout, Replicate
 from difftest.cases.model import Model
-from difftest.cases.options import ACTS, WHOLE, Act, Replication, SdpaKernel, Spelling, Start
+from difftest.cases.options import ACTS, WHOLE, Act, Replication, SdpaKernel, Start
 from generators.chances import always, equally, mixed, sometimes, weighted
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)
@@ -193,8 +193,7 @@ def spelled(case: Case, stream: random.Random) -> Case:
     draws = {form: stream.random() for form in CONCERNS}
     concern = OF_PROGRAMS if case.model.is_program else CONCERNS
     forms = {form: draws[form] < _chance(form, case) for form in concern if CONCERNS[form](case)}
-    own = case.forms if case.model.is_program else Spelling()
-    return msgspec.structs.replace(case, spelling=msgspec.structs.replace(own, **forms))
+    return msgspec.structs.replace(case, spelling=msgspec.structs.replace(case.forms, **forms))
 
 
 def _chance(form: str, case: Case) -> float:

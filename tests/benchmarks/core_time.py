@@ -81,9 +81,8 @@ def main(**options: Any) -> None:  # noqa: ANN401  click hands over what the dec
         drawn = [(number.recorded, case_at(seed, number)) for number in inputs]
         drawing += time.process_time()
         list(measured.results(drawn))
-        measured.seconds += (
-            drawing * len(numbers) / (numbers[-1] % BLOCK + 1)
-        )  # draws all before it, of the block
+        walked = numbers[-1] % BLOCK + 1  # drawing a case draws all of its block before it
+        measured.seconds += drawing * len(numbers) / walked
         measured.show("cases")
         verdicts |= measured.verdicts
         if options["fresh"]:

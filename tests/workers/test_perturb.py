@@ -416,7 +416,6 @@ def test_an_optimizer_in_one_kernel_rounds_every_tensor_that_it_writes() -> None
 @pytest.mark.parametrize("indices", [torch.tensor(3), torch.tensor([3]), torch.tensor([[3, 1], [3, 3]])])
 def test_the_gradient_of_an_embedding_has_noise_for_indices_of_any_shape(indices: Tensor) -> None:
     gradient = values(*indices.shape, 4)
-    moved = noise(
-        lambda given: torch.ops.aten.embedding_dense_backward(given, indices, 6, -1, False), gradient
-    )
+    backward = torch.ops.aten.embedding_dense_backward
+    moved = noise(lambda given: backward(given, indices, 6, -1, scale_grad_by_freq=False), gradient)
     assert 0.0 < moved < 100 * UNIT * float(gradient.abs().sum())

@@ -35,9 +35,7 @@ def partial_sums_over(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
 def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
     """The size of the partial sums of each of `rows` rows, to which the rows of `gradient` are added."""
     chosen = torch.nn.functional.one_hot(indices.flatten(), rows).to(gradient.dtype).unsqueeze(-1)
-    added = gradient.reshape(
-        -1, 1, gradient.shape[-1]
-    )  # of a scalar index it is one row without a dim for it
+    added = gradient.reshape(-1, 1, gradient.shape[-1])  # a scalar index has one row, and no dim for it
     return ((chosen * added).cumsum(0) * chosen).square_().sum(0).sqrt_()
 
 
