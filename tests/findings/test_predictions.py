@@ -101,6 +101,18 @@ def test_an_update_with_the_gradient_as_it_was_is_unclipped() -> None:
     assert (shown.tensor, "unclipped" in shown.predicted) == ("0.weight", False)
 
 
+@pytest.mark.parametrize(("weight", "fits"), [(0.25, True), (1.0, False), (2.0, False)])
+def test_another_norm_may_clip_beside_a_parameter_that_is_not_clipped(weight: float, *, fits: bool) -> None:
+    case, bias = a_case(), (Stage.UPDATE, "0.bias")
+    clipped = candidate(case, from_initial(case, 0.5))
+    expected, actual = oracle(case), candidate(case, from_initial(case, weight))
+    for key in (bias, (Stage.UPDATE, "0.weight")):
+        expected = with_pieces(expected, 0, key, {0: clipped.steps[0][key].pieces[0]})
+    whole = candidate(case, from_initial(case, 1.0)).steps[0][bias].pieces
+    shown = compare(case, "backend", "side", expected, with_pieces(actual, 0, bias, whole))
+    assert ("another_norm" in shown.divergences[0].predicted) is fits
+
+
 def apart(by: tuple[float, float], stage: Stage = Stage.BACKWARD, share: float = 1.0) -> Trace:
     """A run whose two ranks hold `share` of a tensor, each off by one of these numbers."""
     key, case = (stage, "0.weight"), a_case()

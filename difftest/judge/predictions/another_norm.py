@@ -1,6 +1,7 @@
 """Gradients are clipped by another norm than their own: all of a step are multiplied by one wrong factor.
 
-The factors are those that fit the parameters best. There is one of them for a step, and there must be many
+Those of some parameters may not be clipped at all beside that, as where clipping a partial sum is lost. The
+factors are those that fit the other parameters best. There is one of them for a step, and there must be many
 more numbers that they give.
 """
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from difftest.judge.measured import Floats, Key, MeasuredRun
 from difftest.judge.noise import THRESHOLD
-from difftest.judge.predictions import _updates
+from difftest.judge.predictions import _updates, unclipped
 from difftest.judge.stage import Stage
 
 LEAST_NUMBERS = 4
@@ -35,7 +36,10 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 def predicts(run: MeasuredRun, at: Key) -> bool:
-    """Whether wrong factors of at most 1 give all parameters up to the step within rounding."""
+    """Whether wrong factors of at most 1 give all parameters up to the step within rounding.
+
+    A wrong parameter that an update with the gradients before clipping gives counts as not clipped.
+    """
     last, stage, _ = at
     modelled = run.case.training.optimizer in _updates.MODELLED
     gradients = (
@@ -43,7 +47,11 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     )
     if gradients is None:
         return False
-    keys = [(step, Stage.UPDATE, name) for step in range(last + 1) for name in gradients[0]]
+    wrong = {name for name in gradients[0] if run.measured[last, stage, name].ratio > THRESHOLD}
+    clipped = [
+        name for name in gradients[0] if name not in wrong or not unclipped.gives(run, name, gradients)
+    ]
+    keys = [(step, Stage.UPDATE, name) for step in range(last + 1) for name in clipped]
     beside = [run.beside(key) for key in keys]
     values = [actual.full(run.case.layout.mesh) for _, _, actual in beside]
     floors = [np.maximum(one, TINY) for _, one, _ in beside]
@@ -57,7 +65,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         """What the factors leave unexplained, in units of the rounding noise."""
         scaled = {
             name: [float(np.exp(one)) * step[name] for one, step in zip(logarithms, gradients, strict=True)]
-            for name in gradients[0]
+            for name in clipped
         }
         off = [
             (value - _updates.updated(run, name, scaled[name][: step + 1])) / floor
@@ -67,8 +75,8 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
 
     right = np.log(np.maximum(_updates.clipping(run, gradients), TINY))
     fitted = _fitted(errors, right)
-    explained, wrong = np.abs(errors(fitted)) <= THRESHOLD, np.abs(errors(right)) > THRESHOLD
-    return bool(explained.all() and wrong.any() and (fitted <= CLOSE).all())
+    explained, off = np.abs(errors(fitted)) <= THRESHOLD, np.abs(errors(right)) > THRESHOLD
+    return bool(explained.all() and off.any() and (fitted <= CLOSE).all())
 
 
 def _fitted(errors: Callable[[Floats], Floats], start: Floats) -> Floats:

@@ -15,6 +15,11 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     gradients = _updates.gradients(run, last) if modelled and stage is Stage.UPDATE else None
     if gradients is None or name not in gradients[0]:
         return False
-    _, floors, actual = run.beside(at)
+    return gives(run, name, gradients)
+
+
+def gives(run: MeasuredRun, name: str, gradients: _updates.Gradients) -> bool:
+    """Whether updates with these gradients, one a step, give the parameter after the last within rounding."""
+    _, floors, actual = run.beside((len(gradients) - 1, Stage.UPDATE, name))
     raw = _updates.updated(run, name, [step[name] for step in gradients])
     return bool((np.abs(actual.full(run.case.layout.mesh) - raw) <= THRESHOLD * floors).all())
