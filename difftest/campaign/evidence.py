@@ -59,7 +59,7 @@ def deciding_options(campaign: Campaign, result: CaseResult, divergence: Diverge
     options, forms = dict(resets(case)), dict(form_resets(case))
     if len(forms) > 1:
         plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
-        if _diverges(campaign, plain, divergence.backend, divergence) is not False:
+        if _diverges_without(campaign, plain, divergence) is not False:
             options = {name: reset for name, reset in options.items() if name not in forms}
     wrong_numbers = divergence.symptom is Symptom.MISMATCH
     mechanisms = campaign.mechanisms.get(divergence.backend, {}) if wrong_numbers else {}

@@ -256,6 +256,21 @@ def test_of_several_usual_forms_the_one_that_decides_is_named(tmp_path: Path) ->
     assert finding.evidence["decided_by"] == "spelling.no_broadcast=True"
 
 
+def test_of_several_usual_forms_one_decides_too_where_a_known_fault_is_left_without_them(
+    tmp_path: Path,
+) -> None:
+    class OfTwoFaults(FormMachine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            first = backend == ORACLE or case.forms.no_broadcast
+            other = candidate(case, wrong_at(Stage.UPDATE, "0.weight"))
+            return super().execute(case, backend, options) if first else other
+
+    machine, case = OfTwoFaults("no_broadcast"), a_case(spelling=THREE_FORMS)
+    finding = finding_of(tmp_path, machine, case, explained="parameters")
+    assert finding.divergence.check == "replicas"
+    assert finding.evidence["decided_by"] == "spelling.no_broadcast=True"
+
+
 def test_where_no_usual_form_decides_none_is_tried_alone(tmp_path: Path) -> None:
     machine = FormMachine("")
     finding = finding_of(tmp_path, machine, a_case(spelling=THREE_FORMS))
