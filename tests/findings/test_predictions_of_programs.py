@@ -168,6 +168,9 @@ def test_an_average_pool_divides_by_another_number() -> None:
     assert predicted("another_divisor", case, right, right * 4 / counts), "of the kernel's four elements"
     assert predicted("another_divisor", case, right, right * 3 / 2), "the divisor of an earlier call"
     assert not predicted("another_divisor", case, right, right * 3 / (counts + 0.4))
+    given, arguments = {"input": Operand(shape=shape)}, (INPUT, 2, 2, 0, False, False, 3)
+    by_position = a_program(a_call("torch.nn.functional.avg_pool2d", given, *arguments))
+    require_predicted("another_divisor", by_position, right, right * 3 / 4)
     plain = of("avg_pool2d", *np.arange(1.0, 17.0), shape=shape, kernel_size=2)
     assert not predicted("another_divisor", plain, right, right * 3 / 4)
 

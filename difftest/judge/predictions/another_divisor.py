@@ -8,12 +8,15 @@ import math
 
 import numpy as np
 
-from difftest.cases.layers.operator import Items
+from difftest.cases.layers.operator import Argument, Items
 from difftest.judge.measured import Floats, Key, MeasuredRun
 from difftest.judge.predictions import _calls
 from difftest.judge.stage import Stage
 
 POOL = "nn.functional.avg_pool"
+
+DIVISOR_AT = 6
+"""Where `divisor_override` is among the arguments that are passed by position, after the operand."""
 
 CLOSE = 1e-3
 """How far a number of elements may be from a whole one, relatively; half types round by more."""
@@ -22,7 +25,7 @@ CLOSE = 1e-3
 def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether each element is the right sum divided by another number of elements, or by another divisor."""
     call = _calls.call_at(run, at)
-    divisor = call.option("divisor_override") if call else None
+    divisor = _divisor(call) if call else None
     if at[1] is not Stage.FORWARD or not call or not call.function.startswith(POOL):
         return False
     if not isinstance(divisor, int) or not divisor:
@@ -40,6 +43,12 @@ def _are_counts(numbers: Floats, close: float) -> bool:
     """Whether all are numbers of elements."""
     whole = np.round(numbers)
     return bool(((whole >= 1.0) & (np.abs(numbers - whole) <= close * whole)).all())
+
+
+def _divisor(call: _calls.Call) -> Argument:
+    """The divisor, passed by name or by position; None where there is none."""
+    by_position = call.positional[DIVISOR_AT] if len(call.positional) > DIVISOR_AT else None
+    return call.option("divisor_override") or by_position
 
 
 def _kernel(call: "_calls.Call") -> int:
