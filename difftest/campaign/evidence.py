@@ -12,7 +12,7 @@ from difftest.campaign.again import rerun
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.cases.case import Case
-from difftest.cases.resets import form_resets, resets
+from difftest.cases.resets import deciding, form_resets, resets
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import LAYER, TwoByTwo, layer
 from difftest.judge.comparator import Comparison
@@ -52,22 +52,21 @@ def deciding_options(campaign: Campaign, result: CaseResult, divergence: Diverge
     """What decides: without one of these options, or of the framework's mechanisms, the run is right.
 
     It may show another fault that is known, for some cases have two. A case may take several usual forms.
-    Where it shows the fault without all of them, none is tried alone. Mechanisms are tried for wrong numbers
-    alone.
+    Where it shows the fault without all of them, none is tried alone. Mechanisms and the epsilon of norms are
+    tried for wrong numbers alone.
     """
-    case = result.case
-    options, forms = dict(resets(case)), dict(form_resets(case))
+    case, wrong_numbers = result.case, divergence.symptom is Symptom.MISMATCH
+    options, forms = dict((deciding if wrong_numbers else resets)(case)), dict(form_resets(case))
     if len(forms) > 1:
         plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
         if _diverges_without(campaign, plain, divergence) is not False:
             options = {name: reset for name, reset in options.items() if name not in forms}
-    wrong_numbers = divergence.symptom is Symptom.MISMATCH
     mechanisms = campaign.mechanisms.get(divergence.backend, {}) if wrong_numbers else {}
     runs = [partial(_diverges_without, campaign, plain, divergence) for plain in options.values()]
     runs += [partial(_numbers_differ, campaign, result, divergence, less) for less in mechanisms.values()]
     diverges = in_parallel(campaign, runs)
-    deciding = [name for name, wrong in zip((*options, *mechanisms), diverges, strict=True) if wrong is False]
-    return {DECIDED_BY: ", ".join(deciding)} if deciding else {}
+    decide = [name for name, wrong in zip((*options, *mechanisms), diverges, strict=True) if wrong is False]
+    return {DECIDED_BY: ", ".join(decide)} if decide else {}
 
 
 def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:

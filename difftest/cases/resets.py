@@ -1,19 +1,25 @@
 """A case with one option back at its default, to see which of them decides, and with all of them so."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layer import Layer
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.options import field_resets
 
 CLIPPING = "training.clipping"
 STRIDES = "collective.memory=strided"
 REPEATED = "block.times"
+EPSILON = "norm.epsilon"
+
+HARDLY_ANY = 2.0**-100
+"""An epsilon that adds nothing to a mean square but where it is 0."""
 
 PLAIN_STEPS = 2
 """One more than shows whether anything was trained: a run may end after its first."""
@@ -25,7 +31,7 @@ def option_resets(case: Case) -> Iterator[tuple[str, Case]]:
     The names are such as `replication.own_weights=True`.
     """
     for name, fields in option_changes(case):
-        yield name, msgspec.structs.replace(case, **fields)
+        yield name, replace(case, **fields)
 
 
 def option_changes(case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -38,7 +44,7 @@ def option_changes(case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"spelling.{name}", {"spelling": spelling}
     if pipeline := case.staged:
         for name, fields in pipeline.settings():
-            yield f"pipeline.{name}", {"pipeline": msgspec.structs.replace(pipeline, **fields)}
+            yield f"pipeline.{name}", {"pipeline": replace(pipeline, **fields)}
     for feature in case.training_features:
         others = tuple(one for one in case.training_features if one != feature)
         yield f"feature.{feature.name}", {"features": others}
@@ -49,7 +55,7 @@ def option_changes(case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def form_resets(case: Case) -> Iterator[tuple[str, Case]]:
     """Every usual form that the case takes, such as `spelling.unequal=True`, and the case without it."""
     for name, spelling in field_resets(case.forms):
-        yield f"spelling.{name}", msgspec.structs.replace(case, spelling=spelling)
+        yield f"spelling.{name}", replace(case, spelling=spelling)
 
 
 def resets(case: Case) -> Iterator[tuple[str, Case]]:
@@ -61,19 +67,33 @@ def resets(case: Case) -> Iterator[tuple[str, Case]]:
     yield from option_resets(case)
     if case.training.clip_norm is not None:
         yield CLIPPING, case.changed("training", clip_norm=None)
-    once = tuple(map(_once, case.model.layers))
-    if once != case.model.layers:
-        yield REPEATED, case.changed("model", layers=once)
+    once = _with_layers(case, lambda layer: replace(layer, times=1) if isinstance(layer, Residual) else layer)
+    if once != case:
+        yield REPEATED, once
     first = case.model.layers[0] if case.model.layers else None
     if isinstance(first, Collective) and first.memory is not msgspec.UNSET:
-        layers = (msgspec.structs.replace(first, memory=msgspec.UNSET), *case.model.layers[1:])
+        layers = (replace(first, memory=msgspec.UNSET), *case.model.layers[1:])
         yield STRIDES, case.changed("model", layers=layers)
 
 
-def _once(layer: Layer) -> Layer:
-    """The layer with no block in it that is applied several times."""
-    once = msgspec.structs.replace(layer, times=1) if isinstance(layer, Residual) else layer
-    return once.holding(tuple(map(_once, once.held))) if once.held else once
+def deciding(case: Case) -> Iterator[tuple[str, Case]]:
+    """What may decide that numbers are wrong, and the case without it: options, and the epsilon of norms."""
+    yield from resets(case)
+    without = _with_layers(
+        case, lambda layer: replace(layer, epsilon=HARDLY_ANY) if isinstance(layer, RMSNorm) else layer
+    )
+    if without != case:
+        yield EPSILON, without
+
+
+def _with_layers(case: Case, changed: Callable[[Layer], Layer]) -> Case:
+    """The case with each of its layers `changed`, those in blocks too."""
+
+    def everywhere(layer: Layer) -> Layer:
+        own = changed(layer)
+        return own.holding(tuple(map(everywhere, own.held))) if own.held else own
+
+    return case.changed("model", layers=tuple(map(everywhere, case.model.layers)))
 
 
 def plain(case: Case) -> Case:
@@ -88,4 +108,4 @@ def plain(case: Case) -> Case:
     loss, optimizer = case.training.loss, case.training.optimizer
     kept = optimizer if optimizer in {"none", "own"} else "sgd"
     training = Training(loss=loss, optimizer=kept, steps=1 if kept == "none" else PLAIN_STEPS)
-    return msgspec.structs.replace(case, training=training, data=Data(batch=case.data.batch), dtype="float32")
+    return replace(case, training=training, data=Data(batch=case.data.batch), dtype="float32")

@@ -18,7 +18,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers.module import function_called
-from difftest.cases.resets import resets
+from difftest.cases.resets import deciding
 from difftest.findings.facts import FACTS, SHOWN_FACTS, facts, shown_facts
 from difftest.findings.faults import KNOWN, KnownFault, known
 from difftest.ground.errors import UsageError
@@ -143,7 +143,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
         Every case has the mechanisms of its framework.
         """
-        taken = self.decided_by.startswith(MECHANISM) or self.decided_by in dict(resets(case))
+        taken = self.decided_by.startswith(MECHANISM) or self.decided_by in dict(deciding(case))
         return taken and self.decided_by in evidence.get(DECIDED_BY, "").split(", ")
 
     def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:

@@ -69,6 +69,8 @@ def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output
     if not output:
         return _multiple(truth, floors, value, mesh) if value.any() else ZERO
     right = _within(truth, floors, value)
+    if right.all() and _only_first_copy(truth, floors, actual, mesh):
+        return ALONE
     return _alone(right, actual, mesh) or _unmasked(right) or _coarse(truth, value, right)
 
 
@@ -156,6 +158,12 @@ def _alone(right: Bools, actual: Sharded, mesh: Mesh) -> str:
     ]
     whole = [bool(right[place].all()) for place in places if right[place].size]
     return ALONE if len(whole) > 1 and whole[0] and not any(whole[1:]) else ""
+
+
+def _only_first_copy(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> bool:
+    """Whether every rank holds the whole tensor, and all but the first hold a wrong one."""
+    copies = len(list(replica_groups(actual.placements, mesh))) == 1 < len(actual.pieces)
+    return copies and wrong_ranks(truth, floors, actual, mesh) == {*actual.pieces} - {0}
 
 
 def _unmasked(right: Bools) -> str:

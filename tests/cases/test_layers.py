@@ -198,7 +198,7 @@ ABOUT_ONE_KIND = {
     "workers/xla/replicas.py": {"Collective"},  # operations that replicas lack
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/parts.py": {"BuildingBlock"},
-    "difftest/cases/resets.py": {"Collective", "Residual"},  # strides, and how often, are options
+    "difftest/cases/resets.py": {"Collective", "Residual", "RMSNorm"},  # strides, how often, the epsilon
     "difftest/judge/predictions/_calls.py": {"Module"},  # a call's class has arguments, too
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},

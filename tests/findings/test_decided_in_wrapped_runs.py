@@ -16,10 +16,11 @@ from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Mesh, Placements, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Spelling
-from difftest.cases.resets import STRIDES
+from difftest.cases.resets import EPSILON, STRIDES
 from difftest.cases.wrapping import LossForm, Regions, Sharding
 from difftest.findings.faults import known
 from difftest.findings.ledger import Ledger, entries
@@ -92,6 +93,16 @@ def uneven() -> Case:
     return replace(case, spelling=Spelling(local_map=True))
 
 
+def behind_a_norm() -> Case:
+    """Columns that are cut, and a norm over them."""
+    layers = (
+        Linear(inputs=12, outputs=24, bias=False),
+        RMSNorm(width=24),
+        Linear(inputs=24, outputs=4, bias=False),
+    )
+    return a_sharded_case(SHARD, (S0,), {"": (S0,)}, model=Model(layers=layers), rows=14)
+
+
 CASES = {
     "strides_of_tensors_over_gloo": ("torch_ddp", strided(), STRIDES),
     "loss_parallel_of_images": ("torch_tp", of_classes("images"), "regions.loss=images"),
@@ -111,6 +122,7 @@ CASES = {
     "to_local_of_a_partial_sum": ("torch_dtensor", summed(), "spelling.bare_to_local=True"),
     "local_map_of_uneven_pieces": ("torch_dtensor", uneven(), "spelling.local_map=True"),
     "state_dict_before_first_step": ("torch_ddp", saved_first(), "feature.distributed_checkpoint"),
+    "rms_norm_drops_epsilon": ("torch_dtensor", behind_a_norm(), EPSILON),
 }
 
 

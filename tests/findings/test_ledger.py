@@ -24,6 +24,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Spelling
+from difftest.cases.resets import EPSILON
 from difftest.findings.facts import FACTS, facts
 from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, read_ledger
 from difftest.findings.quarantine import with_quarantine
@@ -40,6 +41,7 @@ from difftest.judge.outcome import Symptom
 from difftest.records.announced import new_findings
 from difftest.records.columns import Columns
 from difftest.records.corpus import Corpus
+from difftest.records.evidence import DECIDED_BY
 from difftest.records.observation import Ending
 
 TODAY = date(2026, 11, 21)
@@ -232,14 +234,12 @@ def test_no_entry_matches_a_wrong_number_in_a_plain_case(check: str) -> None:
         assert read_ledger().entry(wrong, PLAIN, TODAY) is None, name
 
 
-def test_a_forgotten_epsilon_may_show_only_in_one_element_of_a_gradient() -> None:
-    detail = "step 0, backward, 0.weight: 1 / 4 elements (25.0%) differ; greatest 9e-08, 11.6 x"
-    one = shown("torch_dtensor", "gradients", detail=detail, nature="")
-    assert read_ledger().entry(one, NORMED, TODAY)
-    assert read_ledger().entry(one, PLAIN, TODAY) is None
-    assert read_ledger().entry(replaced(one, detail=detail.replace("1 / 4", "4 / 4")), NORMED, TODAY) is None
-    assert read_ledger().entry(replace(one, nature="negated"), NORMED, TODAY) is None
-    assert read_ledger().entry(replaced(one, detail=detail.replace("9e-08", "0.09")), NORMED, TODAY) is None
+@pytest.mark.parametrize("check", ["gradients", "parameters"])
+def test_a_forgotten_epsilon_is_known_where_the_norms_epsilon_decides(check: str) -> None:
+    one, decided = shown("torch_dtensor", check, nature=""), {DECIDED_BY: EPSILON}
+    assert read_ledger().entry(one, NORMED, TODAY, decided)
+    assert read_ledger().entry(one, NORMED, TODAY) is None
+    assert read_ledger().entry(one, PLAIN, TODAY, decided) is None, "it has no norm"
 
 
 def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:

@@ -3,6 +3,8 @@
 A mismatch has a name only if every element fits it, and one fault has the same name in all cases.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -97,6 +99,15 @@ def test_an_output_that_is_right_on_the_first_rank_alone_is_named() -> None:
     assert of_output(expected, value) == ALONE
     value[2:4] = expected[2:4]
     assert not of_output(expected, value)
+
+
+def test_an_output_of_copies_that_is_right_on_the_first_rank_alone_is_named() -> None:
+    expected, noise = truth(8, 3), np.full((8, 3), NOISE)
+    actual = held(expected, Replicate())
+    off = {rank: piece + 1.0 for rank, piece in actual.pieces.items() if rank}
+    assert nature(expected, noise, replace(actual, pieces=actual.pieces | off), MESH, output=True) == ALONE
+    off = {rank: piece for rank, piece in off.items() if rank > 1}
+    assert not nature(expected, noise, replace(actual, pieces=actual.pieces | off), MESH, output=True)
 
 
 def test_an_output_right_at_the_last_position_alone_lacks_its_causal_mask() -> None:

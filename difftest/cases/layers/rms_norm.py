@@ -3,15 +3,17 @@
 from typing import ClassVar, Literal
 
 from difftest.cases.layer import Layer, OfTorch, Parameters
+from difftest.cases.schema import Positive
 
 
-class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
-    """Divides the last dim by its root mean square, then scales."""
+class RMSNorm(Layer, frozen=True, kw_only=True, omit_defaults=True, tag="rms_norm"):
+    """Divides the last dim by its root mean square, then scales. `epsilon` is added to the mean square."""
 
     MAGNITUDE: ClassVar[Literal["rescales"]] = "rescales"
     TAKES_PIECES: ClassVar[bool] = True
 
     width: int
+    epsilon: Positive = 1e-6
 
     def shapes(self) -> Parameters:
         """A scale for every column."""
@@ -24,4 +26,4 @@ class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
 
     def of_torch(self) -> OfTorch:
         """Its default epsilon depends on the dtype, so one is given."""
-        return OfTorch("RMSNorm", (self.width,), {"eps": 1e-6})
+        return OfTorch("RMSNorm", (self.width,), {"eps": self.epsilon})

@@ -20,7 +20,7 @@ from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
 from difftest.campaign.confirmation import MORE_SAMPLES
 from difftest.campaign.evidence import shows_what_is_known
 from difftest.cases.case import Case
-from difftest.cases.resets import resets
+from difftest.cases.resets import deciding
 from difftest.findings.ledger import Ledger
 from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError, StoppedError
@@ -142,7 +142,7 @@ class NullCampaign:
 
     def _deciding(self, case: Case, backend: str) -> list[str]:
         named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
-        without = [name for name, reset in resets(case) if name in named and self._is_known(reset, backend)]
+        without = [name for name, reset in deciding(case) if name in named and self._is_known(reset, backend)]
         mechanisms = self.backends[backend].PROFILE.mechanisms.items()
         return without + [
             name for name, less in mechanisms if name in named and self._is_known(case, backend, less)
