@@ -50,9 +50,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     operands may have instead of float32, and `mixed` those that the last of several may have by itself;
     integers are then drawn between the two `integers`. `indices` are the kinds of other indices that work
     (`generators.operators.variants.INDICES`). `gradient`: whether torch computes gradients of a result.
-    `refused` are the regimes with whose values torch raises. `view`: whether the first result shares memory
-    with an operand. `results` are what the sample gives in float32; empty for error inputs. `made` is how the
-    module is made whose forward takes the arguments; None for an operator.
+    `refused` are the regimes with whose values torch raises, or takes minutes. `view`: whether the first
+    result shares memory with an operand. `results` are what the sample gives in float32; empty for error
+    inputs. `made` is how the module is made whose forward takes the arguments; None for an operator.
     """
 
     operands: Mapping[str, Operand]

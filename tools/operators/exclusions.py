@@ -3,6 +3,7 @@
 `write.py` excludes more entries where no sample works, with the reason that it found.
 """
 
+import re
 from collections.abc import Mapping
 
 RANDOM = "random: the result depends on the device's generator"
@@ -16,6 +17,9 @@ ON_HOST = "makes its result on the host, unless the call names a device"
 UNSAFE = "reads memory outside of its operands, since its samples ask for no checks"
 NARROW = "takes no float64, in which the oracle computes"
 RESIZES = "resizes a tensor's memory, which placed tensors do not have"
+
+SLOW = re.compile("polygamma|zeta")
+"""Functions that add 1 to a negative argument until it is 9: where numbers are extreme, that takes hours."""
 
 EXCLUDED: Mapping[str, tuple[str, ...]] = {
     RANDOM: (
