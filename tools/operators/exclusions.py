@@ -6,6 +6,8 @@
 import re
 from collections.abc import Mapping
 
+from difftest.cases.case import Regime
+
 RANDOM = "random: the result depends on the device's generator"
 UNWRITTEN = "the result is memory that nothing has written"
 SPARSE = "sparse or nested: the workers lay out dense tensors alone"
@@ -18,8 +20,11 @@ UNSAFE = "reads memory outside of its operands, since its samples ask for no che
 NARROW = "takes no float64, in which the oracle computes"
 RESIZES = "resizes a tensor's memory, which placed tensors do not have"
 
-SLOW = re.compile("polygamma|zeta")
-"""Functions that add 1 to a negative argument until it is 9: where numbers are extreme, that takes hours."""
+COUNTING = re.compile("polygamma|zeta")
+"""Functions that add 1 to a negative argument until it is 9."""
+
+FAR_BELOW_ZERO: tuple[Regime, ...] = ("extreme", "offset")
+"""The regimes with numbers for which that takes seconds or hours."""
 
 EXCLUDED: Mapping[str, tuple[str, ...]] = {
     RANDOM: (

@@ -16,7 +16,7 @@ from generators.operators.table import Sample, SampleResult
 from generators.operators.variants import INDICES, indexed, retyped, with_out
 from tools.operators.choose import UnfitError
 from tools.operators.encode import NoDataError, literal
-from tools.operators.exclusions import SLOW
+from tools.operators.exclusions import COUNTING, FAR_BELOW_ZERO
 from tools.operators.execute import Run, gradients, run
 
 DRAWS = 3
@@ -248,7 +248,7 @@ def _mixed(operator: Operator, integers: tuple[int, int]) -> Iterator[OperandTyp
 def _refused(operator: Operator) -> Iterator[Regime]:
     """The regimes with whose values torch raises, or takes minutes."""
     for regime in REGIMES:
-        if regime == "extreme" and SLOW.search(operator.operator):
+        if regime in FAR_BELOW_ZERO and COUNTING.search(operator.operator):
             yield regime
             continue
         try:
