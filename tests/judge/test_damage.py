@@ -105,9 +105,11 @@ def test_an_output_of_copies_that_is_right_on_the_first_rank_alone_is_named() ->
     expected, noise = truth(8, 3), np.full((8, 3), NOISE)
     actual = held(expected, Replicate())
     off = {rank: piece + 1.0 for rank, piece in actual.pieces.items() if rank}
-    assert nature(expected, noise, replace(actual, pieces=actual.pieces | off), MESH, output=True) == ALONE
+    assert (
+        nature(expected, noise, replace(actual, pieces={**actual.pieces, **off}), MESH, output=True) == ALONE
+    )
     off = {rank: piece for rank, piece in off.items() if rank > 1}
-    assert not nature(expected, noise, replace(actual, pieces=actual.pieces | off), MESH, output=True)
+    assert not nature(expected, noise, replace(actual, pieces={**actual.pieces, **off}), MESH, output=True)
 
 
 def test_an_output_right_at_the_last_position_alone_lacks_its_causal_mask() -> None:

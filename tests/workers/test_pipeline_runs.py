@@ -10,6 +10,7 @@ from sharded_cases import S0, R, a_sharded_case
 
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
@@ -50,12 +51,13 @@ def piped(
     sharded: Placements | None = None,
     *,
     training: Training = STEPS,
+    model: Model = MODEL,
     rows: int = 16,
     **options: Any,  # noqa: ANN401  a pipeline's
 ) -> Case:
     batch = tuple(S0 if name.startswith("dp") else R for name in mesh.names)
     layout = {"": sharded} if sharded else {}
-    case = a_sharded_case(mesh, batch, layout, training=training, model=MODEL)
+    case = a_sharded_case(mesh, batch, layout, training=training, model=model)
     given: dict[str, Any] = {"cuts": (3,), "microbatches": 4, **options}
     pipeline = Pipeline(**given)
     return msgspec.structs.replace(
@@ -115,6 +117,13 @@ def test_zero_bubble_does_not_reduce_gradients_of_stages_in_ddp_which_is_known()
     first = divergences_of(case)[0]
     assert "unreduced" in first.predicted, first.detail
     assert read_ledger().entry(first, case, utc_today())
+
+
+def test_a_stage_may_be_attention_alone() -> None:
+    attention = Attention(width=8, heads=1, kv_heads=1, causal=True, segments=False)
+    model = Model(layers=(Linear(inputs=6, outputs=8), attention, Linear(inputs=8, outputs=4)), sequence=3)
+    case = piped(cuts=(1, 2), model=model, mesh=Mesh((("pp", 3),)))
+    assert_agrees(case)
 
 
 def test_frozen_layers_and_accumulated_parts_agree() -> None:

@@ -20,6 +20,7 @@ from difftest.cases.features import schedule
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
 from difftest.cases.model import Model
+from difftest.cases.options import Feature
 from difftest.cases.twins import PATH, is_twin, no_twin, twin
 from difftest.ground import plugins
 from difftest.judge.stage import Stage
@@ -148,6 +149,19 @@ def test_gradients_of_modules_that_a_located_run_has_are_not_clipped(monkeypatch
 def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: list[float]) -> None:
     options = schedule.Options(kind=kind, factor=HALF)
     assert [schedules.rate(options, 1.0, step) for step in range(5)] == pytest.approx(rates, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    "changing",
+    [
+        Feature(name="parameter_hooks", options={"of": "sum"}),
+        Feature(name="gradient_penalty", options={"factor": HALF}),
+    ],
+)
+def test_gradients_that_a_feature_changes_have_no_definition(changing: Feature) -> None:
+    case = twin(a_sharded_case())
+    assert not passes.lacks(case)
+    assert changing.name in passes.lacks(msgspec.structs.replace(case, features=(changing,)))
 
 
 def test_every_drawn_kind_of_layer_and_block_has_a_definition_or_is_listed() -> None:

@@ -88,6 +88,13 @@ def test_a_sharded_optimizer_leaves_out_what_a_rank_without_a_batch_would_update
 
 
 @pytest.mark.xla
+def test_local_updates_are_not_for_replicas_without_a_process_group() -> None:
+    outcome = sandbox.run(featured(local_steps=local()), "xla_spmd")
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "UnsupportedError"
+
+
+@pytest.mark.xla
 @pytest.mark.parametrize("kind", ["allreduce", "bf16_compress"])
 def test_hooks_agree_on_xla_too(kind: str) -> None:
     assert agrees(hooked(kind), "xla_ddp", sandbox.run(hooked(kind), "xla_ddp"))

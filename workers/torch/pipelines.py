@@ -17,6 +17,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
 from difftest.judge.outcome import Sharded
 from workers.torch.process_groups import Member, dtype_of
+from workers.training.modules import Chain
 from workers.training.pieces import full
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Wrap: TypeAlias = Callable[["StageModule"], nn.Module]
 HALF = 0.5
 
 
-class StageModule(nn.Sequential):
+class StageModule(Chain):
     """The layers of one stage, with the names that they have in the model."""
 
     def __init__(self, layers: Mapping[str, nn.Module], hands: Handed, *, first: bool, last: bool) -> None:
@@ -37,10 +38,10 @@ class StageModule(nn.Sequential):
             self.add_module(name, layer)
         self.hands, self.first, self.last = hands, first, last
 
-    def forward(self, *inputs: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+    def forward(self, *inputs: Tensor) -> Any:  # type: ignore[override]  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
         whole = inputs[0] + inputs[1] if self.hands == "two" and not self.first else inputs[0]
-        return self._handed(super().forward(whole))  # type: ignore[no-untyped-call]
+        return self._handed(super().forward(whole))
 
     def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         match "tensor" if self.last and self.hands != "view" else self.hands:

@@ -15,6 +15,7 @@ from torch.distributed.algorithms.model_averaging import averagers
 from torch.nn.parallel import DistributedDataParallel
 
 from difftest.cases.features.local_steps import Options
+from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, TrainingProgress, require_wrapped
 
 
@@ -56,6 +57,9 @@ def _averaging(optimizer: Any, period: int) -> Any:  # noqa: ANN401  what is cal
     from torch.distributed.optim import PostLocalSGDOptimizer  # it takes 0.4 s, and the oracle needs none
 
     def made(trained: list[Any], **arguments: Any) -> PostLocalSGDOptimizer:  # noqa: ANN401
+        if not distributed.is_initialized():
+            msg = "local updates need a process group"
+            raise UnsupportedError(msg)
         averager = averagers.PeriodicModelAverager(period, warmup_steps=period - 1)
         return PostLocalSGDOptimizer(optimizer(trained, **arguments), averager)
 
