@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
-from difftest.campaign.confirmation import PreciseTruth, Truths, confirmed
+from difftest.campaign.confirmation import PreciseTruth, Samples, Truths, confirmed
 from difftest.campaign.groups import run_each, sharing
 from difftest.cases.case import Case
 from difftest.ground.errors import InfrastructureError, NoTimeError, UnsupportedError
@@ -43,7 +43,7 @@ class CaseResult:
 
     `runs`, without their tensors, `comparisons` and `missing` are by backend: every backend of the campaign
     is in one of the last two. `trouble` is what the infrastructure failed at, in words. `truths` are the
-    oracle's runs with their tensors by number of samples, 0 for the usual one; none where all agrees.
+    oracle's runs with their tensors by their samples, None for the usual ones; none where all agrees.
     """
 
     index: int
@@ -52,7 +52,7 @@ class CaseResult:
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     missing: Mapping[str, Missing] = field(default_factory=dict)
     trouble: str = ""
-    truths: Mapping[int, Outcome] = field(default_factory=dict)
+    truths: Mapping[Samples | None, Outcome] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
@@ -151,8 +151,8 @@ def _compared(campaign: Campaign, member: _Member) -> CaseResult:
         except InfrastructureError as error:
             member.missing[name] = _missing(error)
     if any(comparison.divergences for comparison in comparisons.values()):
-        usual = {0: member.runs[ORACLE].outcome}
-        result = dataclasses.replace(result, truths=usual | truths.made)
+        usual = member.runs[ORACLE].outcome
+        result = dataclasses.replace(result, truths={None: usual, **truths.made})
     return _result(campaign, result, member.runs, comparisons)
 
 

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute, RunKey, run_key
 from difftest.campaign.case_run import CaseResult
-from difftest.campaign.confirmation import with_samples
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.judge.stage import Stage
@@ -71,7 +70,7 @@ class _OracleOfCase(Memo):
         self._case = result.case
         for samples, truth in result.truths.items():
             if isinstance(truth, Trace):
-                self.know(result.case, ORACLE, with_samples(samples) if samples else {}, truth)
+                self.know(result.case, ORACLE, samples.options if samples else {}, truth)
 
     def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """As in `Memo`."""

@@ -165,6 +165,14 @@ VARIABLES = (
         read_by=("difftest.runs.layout",),
     ),
     Variable(
+        name="DIFFTEST_SAMPLED_STEPS",
+        default="all of the case",
+        values="a number of steps, 1 or more",
+        meaning="How many steps the samples beyond the usual 4 take, where a mismatch is in an early step.",
+        set_by="difftest",
+        read_by=("workers.backends.oracle",),
+    ),
+    Variable(
         name="DIFFTEST_SAMPLES",
         default="4",
         values="a number of runs, 1 or more",

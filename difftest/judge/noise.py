@@ -37,6 +37,9 @@ SAMPLES_WHEN_IN_DOUBT = 128
 SAMPLES_VARIABLE = "DIFFTEST_SAMPLES"
 """The environment variable of the oracle's process that sets the number of samples."""
 
+SAMPLED_STEPS_VARIABLE = "DIFFTEST_SAMPLED_STEPS"
+"""The environment variable that sets how many steps the samples beyond `SAMPLES` take; all without it."""
+
 OWN_WEIGHT, SHARED_WEIGHT = 8.0, 4.0
 """The weights of an element's own noise and of the tensor's: few samples can miss an element's own."""
 
@@ -115,9 +118,10 @@ def spread(  # noqa: PLR0913  the oracle's runs
 ) -> tuple[tuple[Tensors, ...], float]:
     """By step and tensor, how far rounding moves each element of `truth`; and how far `native` is off.
 
-    `samples` are runs with simulated rounding, `native` is one run in the dtype under test; all have the
-    steps and tensors of `truth`. `roundoff` is the dtype's unit roundoff: no element's deviation is less than
-    that of representing it. The second result is in units of the floor that `samples` alone give.
+    `samples` are runs with simulated rounding, some of which may have fewer steps; `native` is one run in the
+    dtype under test. They have the tensors of `truth`. `roundoff` is the dtype's unit roundoff: no element's
+    deviation is less than that of representing it. The second result is in units of the floor that `samples`
+    alone give.
 
     `by_element` (programs): values need not be finite. A deviation is infinite where these runs do not decide
     what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off.
@@ -129,7 +133,8 @@ def spread(  # noqa: PLR0913  the oracle's runs
     for step, tensors in enumerate(truth.steps):
         deviations, precision = {}, _coarsest(native.steps[step], roundoff)
         for key, exact in tensors.items():
-            runs, own = [sample.steps[step].get(key) for sample in samples], native.steps[step].get(key)
+            runs = [sample.steps[step].get(key) for sample in samples if step < len(sample.steps)]
+            own = native.steps[step].get(key)
             if by_element:
                 others = [own, *(zeros.steps[step].get(key) for zeros in flushed)]
                 deviation, farthest = _by_element(exact, runs, others, precision)

@@ -12,7 +12,7 @@ from difftest.campaign.case_run import run_group
 from difftest.campaign.confirmation import CLEARLY, FAR_BEYOND_NOISE, STEPS
 from difftest.cases.case import Case, DType, Training
 from difftest.ground.errors import InfrastructureError
-from difftest.judge.noise import SAMPLES_VARIABLE, THRESHOLD
+from difftest.judge.noise import SAMPLED_STEPS_VARIABLE, SAMPLES_VARIABLE, THRESHOLD
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 
@@ -131,3 +131,30 @@ def test_a_known_fault_that_is_no_matter_of_noise_is_not_confirmed_again(tmp_pat
 def test_a_bundle_of_an_earlier_version_has_the_last_step_alone(tmp_path: Path) -> None:
     recorded = verdict_and_samples(tmp_path, 2 * THRESHOLD, "", noise_in_doubt={STEPS[-1]: 2 * THRESHOLD})
     assert recorded == ("agree", [STEPS[0]] * TRIES + [STEPS[-1]])
+
+
+def test_further_samples_end_behind_a_mismatch_in_an_early_step_that_persists(tmp_path: Path) -> None:
+    def requests(error: float, noise: float) -> list[tuple[int, str | None]]:
+        """The samples and steps that a run asks for which is `error` off in the second of five steps."""
+        asked = list[tuple[int, str | None]]()
+
+        def off(step: int, _key: Key, value: Floats) -> Floats:
+            return np.asarray(value + (step == 1) * error * NOISE * np.sqrt(np.mean(value**2)))
+
+        def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            if backend != ORACLE:
+                return candidate(case, off)
+            if options:
+                asked.append((int(options[SAMPLES_VARIABLE]), options.get(SAMPLED_STEPS_VARIABLE)))
+            return oracle(case, noise * NOISE if options else NOISE)
+
+        campaign = Campaign(
+            name="one", backends={"spmd": Backend()}, execute=execute, corpus=Corpus(tmp_path)
+        )
+        run_group(campaign, [(0, a_case(training=Training(steps=5)))])
+        return asked
+
+    few, many = STEPS
+    assert requests(10 * FAR_BEYOND_NOISE, 1.0) == [(many, "2")]
+    assert requests(2 * THRESHOLD, 1.0) == [(few, "2"), (many, "2")]
+    assert requests(2 * THRESHOLD, 20 * THRESHOLD) == [(few, "2"), (few, None)], "it agrees with more noise"

@@ -13,7 +13,14 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
-from difftest.judge.noise import PRECISIONS, SAMPLES, SAMPLES_VARIABLE, finite, spread
+from difftest.judge.noise import (
+    PRECISIONS,
+    SAMPLED_STEPS_VARIABLE,
+    SAMPLES,
+    SAMPLES_VARIABLE,
+    finite,
+    spread,
+)
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.sides import Profile
@@ -85,7 +92,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     """The float64 trace, with the deviations of perturbed runs and of a run in the case's dtype as noise.
 
     The perturbed runs round at random; the run in the dtype rounds to nearest, whose errors may add up over
-    many steps.
+    many steps. Where the last steps are not in doubt, the samples beyond the usual ones end before them.
     """
     import torch
 
@@ -101,10 +108,11 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     # rounded to the operand's dtype where it is computed, before it is added up over ranks.
     results = (fact.dtype for fact in native.events.facts.values())
     rounded = coarsest((case.dtype, *results), case.dtype)
+    steps = int(os.environ.get(SAMPLED_STEPS_VARIABLE, case.training.steps))
     for seed in range(int(os.environ.get(SAMPLES_VARIABLE, SAMPLES))):
         with perturbed(rounded, seed, program=program) as mode:
             mode.masks = masks(case.dtype) if case.model.own else ()
-            samples.append(train(joined))
+            samples.append(train(dataclasses.replace(joined, steps=steps) if seed >= SAMPLES else joined))
         greatest = max(greatest, mode.greatest)
     flushed = [
         train(dataclasses.replace(joined, place=partial(_flushed, case, operands)))

@@ -85,6 +85,7 @@ class Session:
     * `loss(case, output, targets, count)`: the loss of such an output; None for the usual functions.
     * `spelled`: whether the program takes the forms of the case's spelling. The oracle takes none.
     * `device`: the type of the device that the placed module's tensors must be on, as the framework calls it.
+    * `steps`: how many steps are trained; None for those of the case.
     * `environment`: what the numbers depend on (versions, device), which the trace records.
     * `events()`: what the run reports beside tensors.
     """
@@ -120,3 +121,4 @@ class Session:
     replay: "Callable[[Callable[[Session], Trace], Session], Trace]" = lambda train, session: train(session)
     events: Callable[[], Events] = Events
     after: Callable[[Stage, int, nn.Module, torch.optim.Optimizer], None] = lambda *_: None
+    steps: int | None = None

@@ -71,7 +71,8 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
     run = _Run(
         case, session, module, optimizer, first_state, report, ModuleWatch(module), forms, masks, features
     )
-    steps = tuple(run.step(step) for step in range(case.training.steps))
+    count = case.training.steps if session.steps is None else session.steps
+    steps = tuple(run.step(step) for step in range(count))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
     reported = structs.replace(
         features.reported(session.events()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.campaign.again import takes_two
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.confirmation import confirmed, with_samples
+from difftest.campaign.confirmation import Samples, confirmed
 from difftest.cases.case import Case
 from difftest.ground.plugins import IN
 from difftest.jobs.ask.targets import CaseTarget
@@ -38,7 +38,11 @@ def repeats(
     twice = subject.finding is not None and takes_two(subject.finding.divergence.check)
     with _running(subject.case, chosen, deadline) as execute:
         truth = execute(ORACLE)
-        in_doubt = cache(lambda samples: execute(ORACLE, options=with_samples(samples)))
+
+        @cache
+        def in_doubt(samples: Samples) -> Outcome:
+            return execute(ORACLE, options=samples.options)
+
         for _ in range(times):
             for name, backend in chosen.items():
                 reason = backend.unsupported(subject.case)

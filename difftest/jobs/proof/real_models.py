@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 import msgspec
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.confirmation import confirmed, with_samples
+from difftest.campaign.confirmation import Samples, confirmed
 from difftest.cases.case import Case, Training
 from difftest.cases.described import Description
 from difftest.findings.ledger import Entry, read_ledger
@@ -79,12 +79,11 @@ def entry(comparison: Comparison, case: Case) -> Entry | None:
 
 
 @lru_cache(maxsize=4)
-def expected_outcome(case: bytes, samples: int = 0) -> Outcome:
-    """The oracle's outcome, which layouts of the same case share; 0 for the usual number of samples."""
+def expected_outcome(case: bytes, samples: Samples | None = None) -> Outcome:
+    """The oracle's outcome, which layouts of the same case share; None for the usual samples."""
     from workers.isolate import sandbox
 
-    options = with_samples(samples) if samples else {}
-    return sandbox.run(Case.from_json(case), ORACLE, options=options)
+    return sandbox.run(Case.from_json(case), ORACLE, options=samples.options if samples else {})
 
 
 def plain_case(description: Description, path: str, steps: int, dtype: str, backend: str) -> Case:
