@@ -148,6 +148,15 @@ def test_eight_ranks_train_every_layer_with_fewer_rows_than_ranks(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("axis", ["dp", "dp_shard"])
+def test_a_data_axis_that_only_replicates_beside_tensor_parallelism_agrees(axis: str) -> None:
+    case = a_case(mesh=((axis, 2), ("tp", 2)), batch=(Shard(0), Replicate()), fed=Data(batch=8))
+    sliced = (Replicate(), Shard(0))
+    layout = msgspec.structs.replace(case.layout, parameters=dict.fromkeys(case.layout.parameters, sliced))
+    assert error(msgspec.structs.replace(case, layout=layout), "torch_tp") < TOLERANCES["float32"]
+
+
+@pytest.mark.slow
 def test_a_rank_that_raises_is_a_failure_with_its_exception() -> None:
     layers = (Embedding(vocabulary=8, width=4), Conv(inputs=4, outputs=4))
     outcome = sandbox.run(a_case(layers, sequence=4), "torch_dtensor")

@@ -35,8 +35,7 @@ PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment
 
-ALONE = "dp_shard"
-"""The axis of one rank that stands beside a data axis which only replicates."""
+SHARDS, REPLICATES = "dp_shard", "dp_replicate"
 
 
 @for_modules_only
@@ -120,8 +119,9 @@ def _mesh(case: Case) -> Mesh:
     mesh = case.layout.mesh
     if not _only_replicates(case):
         return mesh
-    (name, size), tp = mesh.axes
-    return Mesh((("dp_replicate" if name == ALONE else name, size), (ALONE, 1), tp))
+    # The data axis keeps its name, by which the ranks that share the batch are found
+    data, tp = mesh.axes
+    return Mesh((data, (REPLICATES if data[0] == SHARDS else SHARDS, 1), tp))
 
 
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
