@@ -150,3 +150,16 @@ def test_the_wrapper_refuses_layouts_with_the_reason() -> None:
         xla_fsdp.unsupported(a_sharded_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or ""
     )
     assert "cuts the rows" in (xla_fsdp.unsupported(CASES["data_tensor"]) or "")
+
+
+@xla
+@installed
+def test_a_parameter_that_is_frozen_when_it_is_distributed_is_not_trained() -> None:
+    case = a_sharded_case(SHARDED, (S0,), {"": (S0,)}, model=TALL, training=Training(steps=2))
+    features = (
+        Feature(name="unfreezing", options={"name": "0.bias", "step": 1}),
+        Feature(name="mixed_precision", options={"output": "loss", "reduce": "float32"}),
+    )
+    case = msgspec.structs.replace(case, features=features)
+    outcome = sandbox.run(case, "xla_dtensor")
+    assert agrees(case, "xla_dtensor", outcome), outcome

@@ -56,7 +56,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         for name, parameter in list(module.named_parameters()):
             path, _, own = name.rpartition(".")
             placements = case.layout.parameters.get(name, replicated(case.layout.mesh))
-            placed = nn.Parameter(sharding.distribute(parameter, mesh, placements))
+            tensor = sharding.distribute(parameter, mesh, placements)
+            placed = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
             module.get_submodule(path).register_parameter(own, placed)
         tie_again(module, case)
         return module
