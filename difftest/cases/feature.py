@@ -35,6 +35,7 @@ class Spelled:
     `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind. `forwards_first`:
     behind the last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
     itself. `penalty` is the factor of the squares of the output's slope along the inputs, beside the loss.
+    `in_place`: residual blocks add their input to what their layers give, in place.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Spelled:
     reentrant: bool = False
     forwards_first: str = ""
     penalty: str = ""
+    in_place: bool = False
 
 
 class FeatureOptions(Schema, frozen=True):

@@ -29,7 +29,9 @@ def flattened(case: Case) -> tuple[tuple[str, ...], tuple[int, ...]]:
 def sharding(case: Case, *, outermost: bool) -> str:
     """The options of `fully_shard` that are not at their defaults, as further arguments."""
     options = []
-    if case.sharded_by.reshard_after_forward is not None:
+    if case.sharded_by.kept_in_step:
+        options.append("reshard_after_forward=False")
+    elif case.sharded_by.reshard_after_forward is not None:
         options.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
     if mixed := of(case, mixed_precision.Options):
         output = ", output_dtype=torch.float32" if outermost and mixed.output == "policy" else ""
@@ -50,11 +52,22 @@ def flat_precision(case: Case) -> str:
 
 
 def ordered(case: Case) -> Iterator[str]:
-    """The calls that say what FSDP gathers ahead, and what it does not gather in the backward pass."""
+    """The calls that say what FSDP gathers ahead, what not in the backward pass, and what it keeps."""
     for path in gathered.resting(case):
         yield f"model{index(path)}.set_unshard_in_backward(False)"
     for way, at, ahead in gathered.prefetched(case):
         yield f"model{index(at)}.set_modules_to_{way}_prefetch([model{index(ahead)}])"
+    if case.sharded_by.kept_in_step:
+        yield from (
+            f"model{group}.set_reshard_after_backward(False)" for group in (*gathered_alone(case), "")
+        )
+
+
+def behind_backward(case: Case) -> tuple[str, ...]:
+    """The lines that shard parameters again behind the backward passes, where these leave them gathered."""
+    if not case.sharded_by.kept_in_step:
+        return ()
+    return "for group in model.modules():", "    if isinstance(group, FSDPModule):", "        group.reshard()"
 
 
 def divides(case: Case) -> str:

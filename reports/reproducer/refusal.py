@@ -106,8 +106,6 @@ def _without_sharding(case: Case, _backend: str) -> str | None:
     """Why FSDP has no script with the case's options, or None."""
     if case.sharded_by.ignored is not None:
         return "no template averages the gradients of a parameter that FSDP ignores"
-    if case.sharded_by.kept_in_step:
-        return "no template shards parameters again by hand"
     if case.sharded_by.kept_between and case.sharded_by.synced == "every":
         return "no template keeps parameters gathered between parts that are all reduced"
     return None

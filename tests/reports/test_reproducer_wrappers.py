@@ -250,6 +250,50 @@ def test_a_script_gives_fsdp_an_event_after_the_update() -> None:
     assert 'model.set_post_optim_event(torch.Event("cpu"))' in text
 
 
+BLOCK = (
+    Linear(inputs=4, outputs=4),
+    Residual(layers=(Linear(inputs=4, outputs=4),)),
+    Linear(inputs=4, outputs=2),
+)
+KEPT = Sharding(kept_in_step=True, wrapped="layers")
+IN_PLACE = Feature(name="added_in_place")
+
+
+def of_blocks(**told: object) -> Case:
+    case = a_case(BLOCK, mesh=PAIR, training=Training(steps=2, accumulation=2))
+    everywhere = dict.fromkeys(case.layout.parameters, (S0,))
+    layout = msgspec.structs.replace(case.layout, parameters=everywhere)
+    return msgspec.structs.replace(case, layout=layout, **told)
+
+
+def test_a_script_shards_parameters_again_behind_the_backward_passes() -> None:
+    text = script(of_blocks(sharding=KEPT), "torch_fsdp")
+    wanted = (
+        "fully_shard(model[0], mesh=mesh, reshard_after_forward=False)",
+        "model[0].set_reshard_after_backward(False)",
+        "model.set_reshard_after_backward(False)",
+        "        group.reshard()",
+    )
+    assert [line for line in wanted if line not in text] == []
+    assert undefined(text) == set()
+    assert "reshard" not in script(of_blocks(), "torch_fsdp")
+
+
+def test_a_script_adds_in_place_to_a_view() -> None:
+    text = script(of_blocks(features=(IN_PLACE,)), "torch_fsdp")
+    assert "return super().forward(x).add_(x)" in text
+    assert "block[-1].register_forward_hook(lambda _layer, _inputs, given: given.unsqueeze(0)" in text
+    assert "add_(x)" not in script(of_blocks(), "torch_fsdp")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [{"sharding": KEPT}, {"features": (IN_PLACE,)}], ids=["kept", "in place"])
+def test_a_script_with_a_step_of_ones_own_shows_no_fault_where_there_is_none(told: dict[str, object]) -> None:
+    needs("torch", reason="needs torch: pip install 'difftest[xla]'")
+    done = run_forked(script(of_blocks(**told), "torch_fsdp"))
+    assert done.absent, done.output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("used", [MUON, EVENT], ids=lambda feature: feature.name)
 def test_a_script_of_fsdp_with_a_feature_shows_no_fault_where_there_is_none(used: Feature) -> None:

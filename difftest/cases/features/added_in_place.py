@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from difftest.cases.case import Case, Training
-from difftest.cases.feature import Choices, FeatureOptions
+from difftest.cases.feature import Choices, FeatureOptions, Spelled
 from difftest.cases.layers import walk
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
@@ -25,5 +25,8 @@ class Options(FeatureOptions, frozen=True):
         again = case.training.checkpointing or case.start.accumulation == "scan"
         return {} if blocks and whole and not again and "tp" not in case.layout.mesh.names else None
 
-    def spelled(self, _training: Training) -> None:
-        """No script has one yet."""
+    def spelled(self, _training: Training) -> Spelled:
+        """The last layer of each block gives a view, ahead of wrappers."""
+        hook = "lambda _layer, _inputs, given: given.unsqueeze(0).squeeze(0)"
+        lines = "for block in model.modules():", "    if isinstance(block, Residual):"
+        return Spelled(built=(*lines, f"        block[-1].register_forward_hook({hook})"), in_place=True)
