@@ -113,6 +113,14 @@ def test_another_norm_may_clip_beside_a_parameter_that_is_not_clipped(weight: fl
     assert ("another_norm" in shown.divergences[0].predicted) is fits
 
 
+def test_another_norm_is_not_fitted_where_a_parameter_cannot_be_measured() -> None:
+    actual = candidate(CLIPPED, from_initial(CLIPPED, 0.5))
+    bias = (Stage.UPDATE, "0.bias")
+    pieces = {rank: piece[:1] for rank, piece in actual.steps[0][bias].pieces.items()}
+    shown = predicted(CLIPPED, with_pieces(actual, 0, bias, pieces))
+    assert "another_norm" not in shown
+
+
 def apart(by: tuple[float, float], stage: Stage = Stage.BACKWARD, share: float = 1.0) -> Trace:
     """A run whose two ranks hold `share` of a tensor, each off by one of these numbers."""
     key, case = (stage, "0.weight"), a_case()

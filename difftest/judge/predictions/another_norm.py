@@ -45,7 +45,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     gradients = (
         _updates.gradients(run, last) if modelled and stage is Stage.UPDATE and last < MOST_STEPS else None
     )
-    if gradients is None:
+    if gradients is None or not run.measured.keys() >= {(last, stage, name) for name in gradients[0]}:
         return False
     wrong = {name for name in gradients[0] if run.measured[last, stage, name].ratio > THRESHOLD}
     clipped = [
