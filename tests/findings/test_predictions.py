@@ -117,8 +117,9 @@ def test_another_norm_is_not_fitted_where_a_parameter_cannot_be_measured() -> No
     actual = candidate(CLIPPED, from_initial(CLIPPED, 0.5))
     bias = (Stage.UPDATE, "0.bias")
     pieces = {rank: piece[:1] for rank, piece in actual.steps[0][bias].pieces.items()}
-    shown = predicted(CLIPPED, with_pieces(actual, 0, bias, pieces))
-    assert "another_norm" not in shown
+    actual = with_pieces(actual, 0, bias, pieces)
+    run = measure_run(CLIPPED, "backend", "side", oracle(CLIPPED), actual)
+    assert not load("another_norm").predicts(run, (0, Stage.UPDATE, "0.weight"))
 
 
 def apart(by: tuple[float, float], stage: Stage = Stage.BACKWARD, share: float = 1.0) -> Trace:
