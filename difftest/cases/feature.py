@@ -62,11 +62,12 @@ class FeatureOptions(Schema, frozen=True):
 
     `PATHS` are the only ones that draw it, so that the cases of other paths stay what they were without it;
     empty where any does that has features. `OF_RANKS`: it is what several ranks do, which the twin of a case,
-    on one device, has not.
+    on one device, has not. `CHANGES_GRADIENTS`: they are not those of the loss.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ()
     OF_RANKS: ClassVar[bool] = False
+    CHANGES_GRADIENTS: ClassVar[bool] = False
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:

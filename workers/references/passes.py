@@ -14,7 +14,7 @@ import numpy as np
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
-from difftest.cases.feature import of
+from difftest.cases.feature import declared, of
 from difftest.cases.features import skipped_block
 from difftest.cases.numbers import Batch
 from difftest.ground import installed
@@ -31,17 +31,13 @@ class Pass(NamedTuple):
     gradients: Mapping[str, Floats] | None
 
 
-CHANGE_GRADIENTS = frozenset(("gradient_penalty", "input_hooks", "parameter_hooks"))
-"""The features whose gradients are not those of the loss."""
-
-
 def lacks(case: Case) -> str:
     """Why a case's outputs have no definition here; empty where they have one."""
     if case.training.loss not in losses.LOSSES:
         return f"no definition of the loss {case.training.loss!r}"
     if of(case, skipped_block.Options):
         return "a block is skipped by a count of forward passes"
-    if changing := [one.name for one in case.training_features if one.name in CHANGE_GRADIENTS]:
+    if changing := [one.name for one in case.training_features if declared(one.name).CHANGES_GRADIENTS]:
         return f"no definition of the gradients that {changing[0]} changes"
     return next(filter(None, map(layers.lacks, case.model.layers)), "")
 

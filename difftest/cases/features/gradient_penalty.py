@@ -15,6 +15,7 @@ class Options(FeatureOptions, frozen=True):
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("own_steps",)
+    CHANGES_GRADIENTS: ClassVar[bool] = True
 
     factor: Share
 

@@ -11,6 +11,7 @@ class Options(FeatureOptions, frozen=True):
     """It has none. Every layer registers a hook on what it is given, in each forward pass."""
 
     PATHS: ClassVar[tuple[str, ...]] = ("pipelines",)
+    CHANGES_GRADIENTS: ClassVar[bool] = True
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:

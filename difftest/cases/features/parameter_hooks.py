@@ -10,6 +10,7 @@ class Options(FeatureOptions, frozen=True):
     """A hook of each `gradient` (`register_hook`), or of the `sum` (`register_post_accumulate_grad_hook`)."""
 
     PATHS: ClassVar[tuple[str, ...]] = ("own_steps",)
+    CHANGES_GRADIENTS: ClassVar[bool] = True
 
     of: Literal["gradient", "sum"]
 
