@@ -54,6 +54,9 @@ MOST_OF = 0.5
 CLOSE = 1e-3
 """The relative distance at which a ratio counts as a whole number of ranks."""
 
+DEVIATIONS, MOST_UNSURE = 4.0, 0.05
+"""A ratio of coarse numbers counts so at this many of its standard deviations too, up to this distance."""
+
 
 def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output: bool) -> str:
     """The word for the damage to a tensor: the oracle has `truth`, the candidate `actual`; or empty.
@@ -133,12 +136,15 @@ def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:
     wrong = np.count_nonzero(counts & ~_within(truth, floors, value))
     if wrong < 2 or wrong < MOST_OF * np.count_nonzero(counts) or np.count_nonzero(value) < 2:  # noqa: PLR2004
         return ""
-    ratio = float((truth * value).sum() / (truth * truth).sum())
+    squares = (truth * truth).sum()
+    ratio = float((truth * value).sum() / squares)
     if not _within(ratio * truth, max(1.0, abs(ratio)) * floors, value).all():
         return ""
     if _within(-truth, floors, value).all():
         return NEGATED
-    return COUNTED if any(math.isclose(ratio, n, rel_tol=CLOSE) for n in _counts(mesh)) else SCALED
+    deviation = np.linalg.norm(truth * floors) / squares  # of the ratio of a right run to the truth, 1
+    close = max(CLOSE, min(DEVIATIONS * float(deviation), MOST_UNSURE))
+    return COUNTED if any(math.isclose(ratio, n, rel_tol=close) for n in _counts(mesh)) else SCALED
 
 
 def _counts(mesh: Mesh) -> set[float]:

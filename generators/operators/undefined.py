@@ -82,6 +82,7 @@ SUBTRACTED = (
     "the formula of a norm's gradient is not documented: beside an infinite weight it subtracts infinities, "
     "or adds them up first"
 )
+MEANS = "how the mean of infinite numbers is computed, infinity or NaN, is not documented"
 CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
 UNDEFINED: Mapping[str, tuple[When, str]] = {
     **dict.fromkeys(("char", "short", "int", "long"), ("far", CONVERTED)),
@@ -106,6 +107,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "nn.functional.adaptive_max_pool3d": ("ties", MAXIMA),
     **dict.fromkeys(CONVOLUTIONS, ("nonfinite", PADDED)),
     "nn.functional.layer_norm": ("nonfinite", SUBTRACTED),
+    "native_layer_norm": ("nonfinite", MEANS),
     "index_put": (
         "duplicates",
         "if accumulate is False, the behavior is undefined if indices contain duplicates",
@@ -147,7 +149,10 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
     ties = (
         regime in TIED
         or dtype in SMALL_TYPES
-        or any(operand.dtype not in {"float", "float32", "float64"} for operand in operator.operands.values())
+        or any(
+            operand.dtype not in {"float", "float32", "float64"} or operand.memory == "expanded"
+            for operand in operator.operands.values()
+        )
     )
     applies = {
         "always": True,

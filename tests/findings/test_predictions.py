@@ -236,6 +236,16 @@ def test_a_frozen_layer_that_moved_was_trained_and_no_other_layer_was() -> None:
     assert "frozen_trained" not in predicted(FROZEN, candidate(FROZEN, kept))
 
 
+def test_a_parameter_that_moved_before_the_step_that_unfreezes_it_was_trained() -> None:
+    feature = Feature(name="unfreezing", options={"name": "0.weight", "step": 1})
+    case = replace(LATER, features=(feature,))
+    assert "frozen_trained" in predicted(case, candidate(case, wrong_at(Stage.UPDATE, "0.weight")))
+    assert "frozen_trained" not in predicted(
+        case, candidate(case, wrong_at(Stage.UPDATE, "0.weight", step=1))
+    )
+    assert "frozen_trained" not in predicted(case, candidate(case, wrong_at(Stage.UPDATE, "0.bias")))
+
+
 def test_under_clipping_a_frozen_layer_that_moved_explains_the_others_of_its_update() -> None:
     clipped = replace(FROZEN, training=Training(clip_norm=0.01))
     moved = candidate(clipped, lambda _step, key, value: value * 1.5 if key[0] is Stage.UPDATE else value)

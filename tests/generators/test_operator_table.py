@@ -167,6 +167,15 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert not undefined(plain, dtype="float32", regime="normal")
     assert "stable" in undefined(plain, dtype="float32", regime="ties")
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
+    memory = {name: msgspec.structs.replace(one, memory="expanded") for name, one in plain.operands.items()}
+    tied = msgspec.structs.replace(plain, operands=memory)
+    assert "stable" in undefined(tied, dtype="float32", regime="normal"), "its elements are all the same one"
+
+
+def test_the_mean_that_a_layer_norm_saves_is_left_open_of_infinite_numbers() -> None:
+    saved = sampled("native_layer_norm")
+    assert "infinite" in undefined(saved, dtype="float32", regime="nonfinite")
+    assert not undefined(saved, dtype="float32", regime="extreme")
 
 
 @pytest.mark.parametrize("name", ["bucketize", "searchsorted"])

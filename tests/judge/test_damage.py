@@ -74,6 +74,15 @@ def test_the_constant_factor_of_a_gradient_determines_the_damage(factor: float, 
     assert of_gradient(factor * truth(8, 3)) == word
 
 
+@pytest.mark.parametrize(("factor", "word"), [(4.0, COUNTED), (0.25, COUNTED), (0.3, SCALED), (3.7, SCALED)])
+def test_a_number_of_ranks_is_recognised_in_coarse_numbers(factor: float, word: str) -> None:
+    """Each number is off by up to 5 %, so that all together say the factor to within 2 %."""
+    expected = truth(8, 3)
+    value = factor * expected * (1.0 + np.random.default_rng(2).uniform(-0.05, 0.05, size=(8, 3)))
+    floors = 0.05 * np.abs(expected)
+    assert nature(expected, floors, held(value, Replicate()), MESH, output=False) == word
+
+
 @given(st.integers(0, 7), st.integers(0, 2), st.floats(1e-3, 1e3))
 def test_a_gradient_with_one_element_that_does_not_fit_has_no_named_damage(
     row: int, column: int, error: float

@@ -12,6 +12,10 @@ class Options(FeatureOptions, frozen=True):
 
     name: TensorName
 
+    def holds(self, name: str, _step: int) -> bool:
+        """Whether a parameter is the one."""
+        return name == self.name
+
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """One of several parameters; not in models that tie theirs."""

@@ -16,7 +16,7 @@ class Options(FeatureOptions, frozen=True):
     first: Step
     count: Size
 
-    def holds(self, name: str) -> bool:
+    def holds(self, name: str, _step: int = 0) -> bool:
         """Whether a parameter is one of theirs."""
         return self.first <= int(name.partition(".")[0]) < self.first + self.count
 

@@ -17,6 +17,10 @@ class Options(FeatureOptions, frozen=True):
     name: TensorName
     step: Step
 
+    def holds(self, name: str, step: int) -> bool:
+        """Whether a parameter is the one, and the step one of the first."""
+        return name == self.name and step < self.step
+
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """Sharded parameters alone: DDP's documentation has what is trained decided before it wraps.

@@ -1,6 +1,6 @@
-"""distribute_module: parameters that it replicates are trained although they were frozen.
+"""parallelize_module and distribute_module: parameters are trained although they were frozen.
 
-torch 2.9.0, silent. Each becomes a new `nn.Parameter`, which requires a gradient.
+torch 2.9.0, silent. Each that they replicate or shard becomes a new `nn.Parameter`, which requires a gradient.
 """
 
 import sys
