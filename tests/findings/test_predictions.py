@@ -142,6 +142,13 @@ def test_a_missing_reduction_leaves_the_mean_or_the_sum_over_the_ranks_right(
     assert ("unreduced" in predicted(a_case(), apart(by, stage, share))) is fits
 
 
+@pytest.mark.parametrize(("by", "fits"), [((1e-9, 0.0), True), ((0.25, -0.25), False)])
+def test_ranks_that_differ_by_rounding_alone_added_up_in_other_orders(
+    by: tuple[float, float], *, fits: bool
+) -> None:
+    assert ("reordered_sum" in predicted(a_case(), apart(by))) is fits
+
+
 def gradient_off(*names: str, step: int = 1, forward: bool = False) -> Spoil:
     """Wrong gradients of some parameters in one step, and a wrong output where `forward` says so."""
 

@@ -18,6 +18,7 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.exactness import inexact
 from difftest.cases.features import schedule
 from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.model import Model
 from difftest.cases.options import Feature
@@ -36,7 +37,7 @@ from workers.references import (
     passes,
     schedules,
 )
-from workers.references.layers import Context, logistic, softmax
+from workers.references.layers import Context, collective, logistic, softmax
 from workers.references.operators.arithmetic import div
 from workers.references.optimizers import Optimizer
 from workers.references.passes import Passes
@@ -105,6 +106,23 @@ def test_momentum_of_dyadic_numbers_is_exact() -> None:
 def test_adam_by_hand_has_the_rate_as_its_first_step() -> None:
     after = Optimizer("adam").step("weight", np.zeros(1), np.array([3.0]), {"lr": 0.125, "eps": 0.0})
     assert after[0] == pytest.approx(-0.125, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("parts", "received"),
+    [
+        ("uneven", [[0.0, 3.0, 4.0], [1.0, 2.0, 5.0]]),
+        (msgspec.UNSET, [[0.0, 1.0, 4.0, 5.0], [2.0, 3.0, 6.0, 7.0]]),
+    ],
+)
+def test_every_rank_gets_the_part_of_each_that_is_for_it(parts: Any, received: list[list[float]]) -> None:  # noqa: ANN401
+    width = len(received[0])
+    layer = Collective(
+        operation="all_to_all", mesh=(2,), axis=0, width=width, learned="functional", parts=parts
+    )
+    context = Context(numpy=np, erf=None, weights={}, extras={}, path="")
+    rows = np.arange(2.0 * width).reshape(2, width)
+    assert collective.computed(layer, rows, context).tolist() == received
 
 
 def test_the_state_of_one_parameter_is_not_that_of_another() -> None:

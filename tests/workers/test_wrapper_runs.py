@@ -18,7 +18,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh, Placement, Placements, Shard
 from difftest.cases.model import Model
-from difftest.cases.options import Feature, FeatureOption, Replication
+from difftest.cases.options import Feature, FeatureOption, Replication, Spelling
 from difftest.cases.wrapping import Regions, Sharding
 from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
@@ -172,6 +172,12 @@ tensor_parallel = shared(REGIONS, "torch_tp")
 @pytest.mark.parametrize("name", REGIONS)
 def test_tensor_parallel_training_agrees_with_what_it_cuts(name: str) -> None:
     assert agrees(REGIONS[name], "torch_tp", tensor_parallel(name))
+
+
+def test_the_usual_loss_takes_the_weights_of_classes_for_replicas() -> None:
+    case = a_sharded_case(HALVES, (R,), {"0.weight": (S0,)}, training=CLASSES, ignored=0.25)
+    case = msgspec.structs.replace(case, regions=Regions(weighted=True), spelling=Spelling(torch_loss=True))
+    assert agrees(case, "torch_dtensor", sandbox.run(case, "torch_dtensor"))
 
 
 def test_a_rank_without_a_class_fails_in_loss_parallel() -> None:

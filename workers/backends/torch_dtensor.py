@@ -85,13 +85,14 @@ def session(
 
 @contextmanager
 def _beside_plain_tensors(case: Case) -> Iterator[None]:
-    """Takes the tensors that a module makes itself, such as a mask, for replicas.
+    """Takes the tensors that a module makes itself, such as a mask, and the weights of classes, for replicas.
 
     Most modules make none that are not DTensors; half of the cases of a user's that does not are without.
     """
     from torch.distributed.tensor.experimental import implicit_replication
 
-    makes = any(layer.MAKES_TENSORS for _, layer in walk(case.model.layers))
+    weighs = case.forms.torch_loss and case.cut_by.weighted
+    makes = weighs or any(layer.MAKES_TENSORS for _, layer in walk(case.model.layers))
     with implicit_replication() if makes and not case.forms.no_implicit_replication else nullcontext():
         yield
 

@@ -1,4 +1,4 @@
-"""`sum`, `mean`, `amax` and `index_select` refuse dim 0 or -1 of a 0-dim tensor.
+"""`sum`, `mean`, `amax`, `sort` and `index_select` refuse dim 0 or -1 of a 0-dim tensor.
 
 torch_xla 2.9.0.
 """

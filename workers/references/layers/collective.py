@@ -1,5 +1,7 @@
 """Collectives by their definition in MPI, as functions of the rows of all ranks together."""
 
+import itertools
+
 from difftest.cases.layers.collective import REDUCING, Collective
 from workers.references.layers import Array, Context, complete
 
@@ -20,7 +22,8 @@ def _of_ranks(layer: Collective, pieces: list[Array], context: Context) -> list[
     if layer.operation in REDUCING:
         return _of_sums(layer, pieces, context)
     if layer.operation == "all_to_all":
-        slices = [np.split(each, ranks, axis=-1) for each in pieces]
+        ends = [list(itertools.accumulate(layer.sent(rank)))[:-1] for rank in range(ranks)]
+        slices = [np.split(each, at, axis=-1) for each, at in zip(pieces, ends, strict=True)]
         return [np.concatenate([own[rank] for own in slices], axis=-1) for rank in range(ranks)]
     if layer.operation == "permute":
         return [pieces[rank - 1] for rank in range(ranks)]
