@@ -16,7 +16,7 @@ MOST_MICROBATCHES = 64
 Schedule: TypeAlias = Literal[
     "GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"
 ]
-Handed: TypeAlias = Literal["tensor", "view", "two", "unused", "integers", "strided"]
+Handed: TypeAlias = Literal["tensor", "view", "two", "unused", "integers", "strided", "passed_on", "learned"]
 Evaluated: TypeAlias = Literal["never", "first", "later"]
 
 SINGLE: tuple[Schedule, ...] = ("GPipe", "1F1B")
@@ -36,8 +36,9 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `cuts`: the layers with which the second stage begins, the third, and so on.
     * `microbatches`: into how many parts the rows of an accumulation part are cut, as `tensor_split` does.
     * `hands`: what a stage gives the next one. It is a `tensor`; a `view` of one, which the last stage gives
-      too; `two` halves of its value; a second tensor that stays `unused`; one of `integers` beside it; or a
-      tensor that is `strided`.
+      too; `two` halves of its value; a second tensor that stays `unused`; one of `integers` beside it; a
+      tensor that is `strided`; beside it what the stage received, `passed_on`; or beside it a bias that the
+      stage has `learned`, which the next one adds.
     * `scaled`: the loss of a microbatch is a mean, and the schedule divides gradients by their number, as is
       torch's default. Otherwise it is a sum.
     * `evaluated`: whether the batch of a step is evaluated ahead of it, by `schedule.eval`: `never`, ahead of

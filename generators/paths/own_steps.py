@@ -1,4 +1,4 @@
-"""Training steps that people write themselves: a penalty on a slope, hooks of parameters, changes in place.
+"""Training steps that people write themselves: penalties on slopes, hooks, metrics, changes in place.
 
 Any model whose inputs are mostly numbers, replicated, sharded, or with `tp`. Only this path draws these
 features.
@@ -42,7 +42,13 @@ AXES = (
 )
 SHARDED, TENSOR = "dp_shard", "tp"
 
-OFTEN = ((6, "gradient_penalty"), (3, "parameter_hooks"), (3, "added_in_place"), (2, "empty_group"))
+OFTEN = (
+    (6, "gradient_penalty"),
+    (3, "parameter_hooks"),
+    (3, "added_in_place"),
+    (2, "empty_group"),
+    (2, "evaluated_before_update"),
+)
 """The features of such steps, with their weights."""
 
 BESIDE = ("gradient_penalty", "parameter_hooks", "schedule", "weight_decay", "implementation", "amsgrad")

@@ -68,7 +68,12 @@ HANDED: tuple[tuple[int, Handed], ...] = (
     (1, "unused"),
     (1, "integers"),
     (1, "strided"),
+    (1, "passed_on"),
+    (2, "learned"),
 )
+
+OF_NUMBERS = ("two", "passed_on", "learned")
+"""Not where a model is given token ids."""
 
 
 @functools.cache
@@ -230,7 +235,7 @@ def _pipelines(draw: st.DrawFn, *, case: Case, ranks: int, layers: int, exact: b
         schedule=schedule,
         cuts=draw(_cuts(case=case, schedule=schedule, stages=stages, ranks=ranks)),
         microbatches=microbatches,
-        hands=draw(weighted(*(one for one in HANDED if not (case.model.tokens and one[1] == "two")))),
+        hands=draw(weighted(*(one for one in HANDED if not (case.model.tokens and one[1] in OF_NUMBERS)))),
         scaled=draw(st.booleans()),
     )
 

@@ -45,6 +45,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "communication_hook": {"kind": "allreduce"},
     "distributed_checkpoint": {"step": 2, "resharded": True},
     "empty_group": {},
+    "evaluated_before_update": {},
     "evaluation": {},
     "forwards_first": {"backward": "once"},
     "frozen": {"name": "0.weight"},

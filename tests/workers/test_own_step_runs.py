@@ -72,12 +72,14 @@ AGREEING = {
         with_step("dp", "parameter_hooks", {"of": "sum"}),
         with_step("dp", "added_in_place", {}),
         with_step("dp", "empty_group", {}),
+        with_step("dp", "evaluated_before_update", {}),
     ),
     FSDP: (
         with_step("dp_shard", "gradient_penalty", PENALTY, sharding=KEPT),
         with_step("dp_shard", "parameter_hooks", {"of": "sum"}),
         with_step("dp_shard", "added_in_place", {}),
         with_step("dp_shard", "empty_group", {}, {"step": 1, "form": "offloaded"}),
+        with_step("dp_shard", "evaluated_before_update", {}, sharding=Sharding(wrapped="layers")),
     ),
     TP: (with_step("tp", "parameter_hooks", HOOKS), with_step("tp", "empty_group", {})),
 }
@@ -97,6 +99,11 @@ KNOWN = {
         FSDP,
         with_step("dp_shard", "parameter_hooks", HOOKS),
         "feature.parameter_hooks",
+    ),
+    "evaluation_ahead_of_an_update_on_fsdp": (
+        FSDP,
+        with_step("dp_shard", "evaluated_before_update", {}),
+        "feature.evaluated_before_update",
     ),
     "view_changed_behind_fsdp": (
         FSDP,

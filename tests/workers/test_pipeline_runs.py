@@ -81,7 +81,7 @@ def checks_of(case: Case, fault: str = "") -> set[str]:
     return {one.check for one in divergences_of(case, fault)}
 
 
-@pytest.mark.parametrize("hands", ["tensor", "view", "two"])
+@pytest.mark.parametrize("hands", ["tensor", "view", "two", "passed_on", "learned"])
 @pytest.mark.parametrize("schedule", ["GPipe", "1F1B"])
 def test_one_stage_a_rank_agrees(schedule: str, hands: str) -> None:
     assert_agrees(piped(schedule=schedule, hands=hands, scaled=True))
@@ -117,6 +117,22 @@ def test_zero_bubble_does_not_reduce_gradients_of_stages_in_ddp_which_is_known()
     first = divergences_of(case)[0]
     assert "unreduced" in first.predicted, first.detail
     assert read_ledger().entry(first, case, utc_today())
+
+
+@pytest.mark.parametrize(
+    ("hands", "name"),
+    [
+        ("learned", "zero_bubble_output_of_parameters_alone"),
+        ("passed_on", "zero_bubble_of_what_is_passed_on"),
+    ],
+)
+def test_what_zero_bubble_schedules_make_of_a_second_tensor_is_known(hands: str, name: str) -> None:
+    case = piped(schedule="InterleavedZeroBubble", cuts=FOUR, hands=hands)
+    outcome = sandbox.run(case, BACKEND)
+    first, *_ = compare(case, BACKEND, "torch", oracle_trace(case), outcome).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith(f"{name}.py")
 
 
 def test_a_stage_may_be_attention_alone() -> None:

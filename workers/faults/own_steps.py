@@ -8,7 +8,14 @@ from torch.distributed.fsdp import FSDPModule
 from difftest.cases.case import Case
 from workers.faults import BACKEND, of_feature, planted
 from workers.faults.features import replacing
-from workers.training.features import added_in_place, empty_group, gradient_penalty, parameter_hooks
+from workers.training.features import (
+    TrainingProgress,
+    added_in_place,
+    empty_group,
+    evaluated_before_update,
+    gradient_penalty,
+    parameter_hooks,
+)
 from workers.training.session import Session
 
 PATHS = ("own_steps",)
@@ -34,6 +41,21 @@ def last_before_empty_group_lost(session: Session, _case: Case, _rank: int) -> S
     """It is not trained."""
     right = empty_group.all_of
     empty_group.all_of = lambda parameters: right(parameters)[:-1]
+    return session
+
+
+@of_feature("evaluated_before_update", about="a metric is added to the gradients that are there", paths=PATHS)
+def gradients_of_a_metric(session: Session, _case: Case, _rank: int) -> Session:
+    """They are twice as great, as if the forward pass of the metric had been differentiated too."""
+    right = evaluated_before_update.metric
+
+    def differentiated(progress: TrainingProgress) -> Tensor:
+        for parameter in progress.module.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(2.0)
+        return right(progress)
+
+    evaluated_before_update.metric = differentiated
     return session
 
 

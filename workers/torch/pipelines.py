@@ -40,22 +40,59 @@ class StageModule(Chain):
 
     def forward(self, *inputs: Tensor) -> Any:  # type: ignore[override]  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
-        whole = inputs[0] + inputs[1] if self.hands == "two" and not self.first else inputs[0]
-        return self._handed(super().forward(whole))
+        whole = inputs[0] if self.first else self._joined(*inputs)
+        if self.hands == "learned" and not self.last and (bias := self._bias()) is not None:
+            *_, linear = self.children()
+            with _without(linear, bias):
+                output = super().forward(whole)
+            return output, bias.expand_as(output).contiguous()
+        return self._handed(super().forward(whole), whole)
 
-    def _handed(self, output: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
+    def _joined(self, *inputs: Tensor) -> Tensor:
+        """The value that the stage before gave."""
+        match self.hands:
+            case "two" | "learned":
+                return inputs[0] + inputs[1]
+            case "passed_on":  # used, so that it has a gradient, which is 0
+                return inputs[0] + inputs[1].flatten()[:0].sum()
+        return inputs[0]
+
+    def _handed(self, output: Tensor, whole: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         match "tensor" if self.last and self.hands != "view" else self.hands:
+            case "tensor":
+                return output
             case "view":
                 return output.unsqueeze(0).squeeze(0)
-            case "two":
-                return output * HALF, output * HALF
-            case "unused":
-                return output, output.square()
-            case "integers":
-                return output, torch.arange(len(output), device=output.device)
             case "strided":
                 return output.transpose(0, -1).contiguous().transpose(0, -1)
-        return output
+            case "two" | "learned":
+                return output * HALF, output * HALF
+        return output, self._beside(output, whole)
+
+    def _beside(self, output: Tensor, whole: Tensor) -> Tensor:
+        """The second tensor of those that have one beside the whole value."""
+        match self.hands:
+            case "unused":
+                return output.square()
+            case "integers":
+                return torch.arange(len(output), device=output.device)
+        return whole
+
+    def _bias(self) -> nn.Parameter | None:
+        """That of a Linear layer with which the stage ends, if it is trained and a rank has it whole."""
+        *_, last = self.children()
+        bias = last.bias if isinstance(last, nn.Linear) else None
+        return bias if type(bias) is nn.Parameter and bias.requires_grad else None
+
+
+@contextmanager
+def _without(linear: nn.Module, bias: nn.Parameter) -> Iterator[None]:
+    """A Linear layer that adds no bias."""
+    linear.bias = None
+    try:
+        yield
+    finally:
+        linear.bias = bias
 
 
 class Stages(nn.Module):

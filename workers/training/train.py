@@ -124,7 +124,8 @@ class _Run:
         results = self._forward_backward(step)
         self._run_features("backward", progress)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
-        gradients = {name: p.grad for name, p in self._parameters().items() if p.grad is not None}
+        parameters = self._parameters()  # as a backward pass leaves them: later passes may gather whole ones
+        gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
         results |= self._read(Stage.BACKWARD, gradients)
         self.report(Stage.UPDATE, step)
         if self.case.training.clip_norm is not None:
@@ -137,7 +138,7 @@ class _Run:
         self._run_features("after", progress)
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
-        updated: dict[str, Tensor] = {name: p.detach() for name, p in self._parameters().items()}
+        updated: dict[str, Tensor] = {name: p.detach() for name, p in parameters.items()}
         return results | self._read(Stage.UPDATE, updated | self._buffers())
 
     def _run_features(self, hook: str, progress: TrainingProgress) -> None:
