@@ -69,6 +69,7 @@ CAPABILITY_WORDS = (
     "not support",
     NO_DETERMINISTIC,
     "Please redistribute",
+    "of supported devices",
 )
 """What marks an exception as a missing capability of the framework: its type, or words in its message."""
 

@@ -58,6 +58,7 @@ OF_EQUALS = "of several equal values, which one gets the gradient is not documen
 FLUSHED = "whether a subnormal number counts as zero depends on the device, and on set_flush_denormal"
 PIVOTS = "the permutation is not unique where pivots are equal in magnitude"
 NOT_POSITIVE = "what is not positive definite gets a positive info, and its factor is not documented"
+SINGULAR_OR_NOT = "whether the determinant of a singular matrix is 0 or nearly so is a matter of rounding"
 SAVED = "what is saved without training is not documented: means on CUDA, nothing on a CPU"
 ILL_CONDITIONED = "of an ill-conditioned matrix, results may vary on different devices"
 COUNTED = (
@@ -95,6 +96,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "topk": ("ties", "the indices of tied elements are not guaranteed to be stable and may vary"),
     "kthvalue": ("ties", "if there are several valid k-th values, the indices may be of any of them"),
     **dict.fromkeys(("median", "nanmedian"), ("ties", MEDIANS)),
+    **dict.fromkeys(("slogdet", "linalg.slogdet"), ("ties", SINGULAR_OR_NOT)),
     **dict.fromkeys(("bucketize", "searchsorted"), ("always", UNSORTED)),
     "mode": ("ties", "the index location of each mode value found may be that of any occurrence"),
     "cummax": ("ties", "of equal maxima, which index is the location is not documented"),

@@ -72,6 +72,7 @@ AGREEING = {
         with_step("dp", "parameter_hooks", {"of": "sum"}),
         with_step("dp", "added_in_place", {}),
         with_step("dp", "empty_group", {}),
+        with_step("dp", "empty_group", {"first": True}),
         with_step("dp", "evaluated_before_update", {}),
     ),
     FSDP: (
@@ -108,6 +109,16 @@ KNOWN = {
     "view_changed_behind_fsdp": (
         FSDP,
         with_step("dp_shard", "added_in_place", {}, sharding=Sharding(wrapped="layers")),
+        "",
+    ),
+    "state_of_an_empty_first_group": (
+        FSDP,
+        with_step("dp_shard", "empty_group", {"first": True}, {"step": 1, "form": "offloaded"}),
+        "",
+    ),
+    "full_and_flattened_optimizer_state": (
+        FSDP,
+        with_step("dp_shard", "parameter_hooks", {"of": "sum"}, {"step": 1, "form": "whole_flattened"}),
         "",
     ),
     "state_of_an_empty_group": (

@@ -43,6 +43,8 @@ def unsupported(case: Case) -> str | None:
     """Why no plan of `parallelize_module` with `fully_shard` expresses the layout, or None."""
     if case.forms.optimizer_before:
         return "parallelize_module replaces the parameters: its optimizer is made after it"
+    if case.sharded_by.ignored is not None:
+        return "the gradient of a parameter that fully_shard ignores is averaged over all ranks, tp's too"
     if not process_groups.cuts_rows_only(case):
         return "parallelize_module takes whole rows; the layout cuts the batch along the sequence"
     return tp_plan.refusal(case) or mixed_rows(case) or _no_clipping(case) or _no_data_parallelism(case)

@@ -88,11 +88,11 @@ class StageModule(Chain):
 @contextmanager
 def _without(linear: nn.Module, bias: nn.Parameter) -> Iterator[None]:
     """A Linear layer that adds no bias."""
-    linear.bias = None
+    linear.register_parameter("bias", None)
     try:
         yield
     finally:
-        linear.bias = bias
+        linear.register_parameter("bias", bias)
 
 
 class Stages(nn.Module):

@@ -124,7 +124,7 @@ class _Run:
         results = self._forward_backward(step)
         self._run_features("backward", progress)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
-        parameters = self._parameters()  # as a backward pass leaves them: later passes may gather whole ones
+        parameters = self._parameters()  # later passes may gather whole ones
         gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
         results |= self._read(Stage.BACKWARD, gradients)
         self.report(Stage.UPDATE, step)

@@ -7,15 +7,18 @@ from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
 
 
 class Options(FeatureOptions, frozen=True):
-    """It has none. The first group has all parameters."""
+    """Whether it is the first one, or the group of all parameters is."""
 
     PATHS: ClassVar[tuple[str, ...]] = ("own_steps",)
+
+    first: bool = False
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """Not beside groups of another kind."""
-        return None if has(case, "parameter_groups", "muon") else {}
+        return None if has(case, "parameter_groups", "muon") else {"first": (False, True)}
 
     def spelled(self, _training: Training) -> Spelled:
         """The groups have the same options."""
-        return Spelled(parameters='[{"params": [*model.parameters()]}, {"params": []}]')
+        groups = ['{"params": [*model.parameters()]}', '{"params": []}']
+        return Spelled(parameters=f"[{', '.join(groups[::-1] if self.first else groups)}]")

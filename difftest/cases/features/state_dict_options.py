@@ -12,15 +12,25 @@ class Options(FeatureOptions, frozen=True):
 
     It is whole on every rank (`full`), in pieces on the host (`offloaded`), whole on the first rank's host
     and sent from there when it is loaded, by `set_state_dict` (`broadcast`) or by its two halves, for the
-    module and for the optimizer (`sent`, `gathered`), in pieces with a `flattened` state of the optimizer, in
-    pieces that are loaded without `strict` (`loose`), or without those of frozen parameters
-    (`trained`).
+    module and for the optimizer (`sent`, `gathered`), in pieces or whole with a flattened state of the
+    optimizer (`flattened`, `whole_flattened`), in pieces that are loaded without `strict` (`loose`), or
+    without those of frozen parameters (`trained`).
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "states", "own_steps")
 
     step: Step
-    form: Literal["full", "offloaded", "broadcast", "sent", "flattened", "loose", "gathered", "trained"]
+    form: Literal[
+        "full",
+        "offloaded",
+        "broadcast",
+        "sent",
+        "gathered",
+        "flattened",
+        "whole_flattened",
+        "loose",
+        "trained",
+    ]
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
@@ -38,7 +48,7 @@ class Options(FeatureOptions, frozen=True):
             return None
         forms: tuple[str, ...] = ("full", "offloaded", "flattened", "loose", "sent")
         if not usual:
-            forms = ("trained",) if frozen else (*forms, "gathered", "trained")
+            forms = ("trained",) if frozen else (*forms, "gathered", "trained", "whole_flattened")
         return {"step": range(1, case.training.steps), "form": forms}
 
     def spelled(self, _training: Training) -> None:

@@ -6,7 +6,7 @@ Where gradients are clipped, its own counts in the norm, and the same update is 
 import numpy as np
 
 from difftest.cases import numbers
-from difftest.cases.feature import of
+from difftest.cases.feature import typed
 from difftest.cases.features import frozen, frozen_layers, unfreezing
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.stage import Stage
@@ -15,8 +15,8 @@ from difftest.judge.stage import Stage
 def predicts(run: MeasuredRun, at: Key) -> bool:
     """Whether the tensor is such a parameter and has moved, or under clipping another one of its update."""
     step, stage, tensor = at
-    kinds = (frozen.Options, frozen_layers.Options, unfreezing.Options)
-    features = [options for kind in kinds if (options := of(run.case, kind))]
+    kinds = frozen.Options | frozen_layers.Options | unfreezing.Options
+    features = [one for one in typed(run.case.training_features) if isinstance(one, kinds)]
     if not features or stage is not Stage.UPDATE:
         return False
     initial = numbers.weights(run.case)

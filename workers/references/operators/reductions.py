@@ -71,6 +71,28 @@ def _extreme(np: Array, x: Array, other: Array = None, keepdim: bool = False, *,
     return (values, at) if keepdim else (np.squeeze(values, other), np.squeeze(at, other))
 
 
+def kthvalue(np: Array, x: Array, k: Array, dim: int = -1, keepdim: bool = False) -> Array:
+    """The k-th least number along a dim, from 1 on, with its place; `k` may differ from slice to slice."""
+    if not x.ndim:
+        return x, np.zeros((), "int64")
+    order = np.argsort(x, axis=dim, stable=True)  # NaN come last
+    at = np.take_along_axis(order, np.broadcast_to(k - 1, x.sum(dim, keepdims=True).shape), dim)
+    values = np.take_along_axis(x, at, dim)
+    return (values, at) if keepdim else (np.squeeze(values, dim), np.squeeze(at, dim))
+
+
+def median(np: Array, x: Array, dim: int | None = None, keepdim: bool = False, *, nan: bool = True) -> Array:
+    """The lower of the two numbers in the middle; NaN where there is one, unless those are left out."""
+    if dim is None:
+        return median(np, x.reshape(-1), 0, nan=nan)[0]
+    if not x.ndim:
+        return x, np.zeros((), "int64")
+    missing = np.isnan(x).sum(dim, keepdims=True)
+    middle = (x.shape[dim] - (0 if nan else missing) + 1) // 2
+    k = np.where(missing > 0, x.shape[dim] - missing + 1, middle) if nan else np.maximum(middle, 1)
+    return kthvalue(np, x, k, dim, keepdim)
+
+
 def aminmax(_np: Array, x: Array, *, dim: Dims = None, keepdim: bool = False) -> Array:
     """The least and the greatest."""
     return x.min(axes(x, dim), keepdims=keepdim), x.max(axes(x, dim), keepdims=keepdim)
@@ -225,6 +247,7 @@ FORMULAS: Mapping[str, Formula] = {
     "cumsum": lambda np, x, dim: np.cumsum(x, dim) + 0.0 if x.ndim else x,
     "cumulative_trapezoid": cumulative_trapezoid,
     "diff": diff,
+    "kthvalue": kthvalue,
     "linalg.norm": lambda np, x, *, dim=None, keepdim=False: vector_norm(np, x, 2, dim, keepdim),
     "linalg.vector_norm": vector_norm,
     "logsumexp": logsumexp,
@@ -235,7 +258,9 @@ FORMULAS: Mapping[str, Formula] = {
     "masked.sum": partial(_masked, of=total, filling=0.0),
     "max": partial(_extreme, least=False),
     "mean": mean,
+    "median": median,
     "min": partial(_extreme, least=True),
+    "nanmedian": partial(median, nan=False),
     "nansum": nansum,
     "norm": norm,
     "prod": product,

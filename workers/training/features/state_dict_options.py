@@ -30,6 +30,7 @@ READ = {
     "broadcast": ON_FIRST,
     "sent": ON_FIRST,
     "flattened": StateDictOptions(flatten_optimizer_state_dict=True),
+    "whole_flattened": StateDictOptions(full_state_dict=True, flatten_optimizer_state_dict=True),
     "loose": StateDictOptions(strict=False),
     "gathered": ON_FIRST,
     "trained": StateDictOptions(ignore_frozen_params=True, strict=False),
