@@ -68,8 +68,8 @@ HANDED: tuple[tuple[int, Handed], ...] = (
     (1, "unused"),
     (1, "integers"),
     (1, "strided"),
-    (1, "passed_on"),
-    (2, "learned"),
+    (3, "passed_on"),
+    (3, "learned"),
 )
 
 OF_NUMBERS = ("two", "passed_on", "learned")
