@@ -172,6 +172,12 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert "stable" in undefined(tied, dtype="float32", regime="normal"), "its elements are all the same one"
 
 
+def test_the_determinant_of_a_matrix_that_may_be_singular_is_left_open() -> None:
+    determinant = sampled("linalg.slogdet")
+    assert "rounding" in undefined(determinant, dtype="float32", regime="ties")
+    assert not undefined(determinant, dtype="float32", regime="normal")
+
+
 def test_the_mean_that_a_layer_norm_saves_is_left_open_of_infinite_numbers() -> None:
     saved = sampled("native_layer_norm")
     assert "infinite" in undefined(saved, dtype="float32", regime="nonfinite")

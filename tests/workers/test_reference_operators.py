@@ -427,3 +427,29 @@ def test_tanh_of_jax_arrays_is_within_four_units_in_the_last_place() -> None:
     with jax.experimental.enable_x64():
         actual = np.asarray(operators.formulas()["tanh"](jax.numpy, x))
     assert (np.abs(actual - np.tanh(x)) <= 4 * np.spacing(np.abs(np.tanh(x)))).all()
+
+
+def test_the_definition_of_a_median_is_right_where_torch_reads_behind_the_tensor() -> None:
+    needs("torch")
+    torch: Any = importlib.import_module("torch")
+    memory = np.array([0.5, 9.0, 9.0, 9.0, 9.0])
+    defined, _ = operators.load("reductions").FORMULAS["median"](np, np.full(5, memory[0]), 0)
+    assert defined == memory[0]
+    torchs = torch.from_numpy(memory)[:1].expand(5).median(0).values.item()
+    assert torchs == memory[1], "torch 2.9: known/median_of_expanded.py"
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 3), (2, 3, 4), (1,)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_medians_are_those_of_torch_with_their_places(shape: tuple[int, ...], *, missing: bool) -> None:
+    needs("torch")
+    torch: Any = importlib.import_module("torch")
+    x = np.random.default_rng(0).normal(size=shape)
+    if missing:
+        x.flat[0] = np.nan
+    for name, arguments in (("median", (-1, True)), ("nanmedian", (0,)), ("kthvalue", (1, 0, True))):
+        expected = getattr(torch, name)(torch.from_numpy(x), *arguments)
+        defined = operators.load("reductions").FORMULAS[name](np, x, *arguments)
+        assert np.array_equal(expected.values.numpy(), defined[0], equal_nan=True)
+        places = ~np.isnan(defined[0])
+        assert np.array_equal(expected.indices.numpy()[places], defined[1][places])

@@ -18,6 +18,7 @@ from difftest.cases.wrapping import Sharding
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from workers import faults
+from workers.backends import torch_tp
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,11 @@ def sharded(mesh: Mesh = PAIR, model: Model = PLAIN, ignored: str = "", **option
         placed[ignored] = whole
     case = a_sharded_case(mesh, (S0,) * axes, placed, training=PARTS, model=model)
     return msgspec.structs.replace(case, sharding=Sharding(ignored=ignored or None, **options))
+
+
+def test_an_ignored_parameter_beside_tensor_parallelism_is_refused() -> None:
+    case = sharded(Mesh((("dp_shard", 2), ("tp", 1))), ignored="0.weight")
+    assert "averaged over all ranks" in str(torch_tp.unsupported(case))
 
 
 def by_muon(*, nesterov: bool) -> Case:
