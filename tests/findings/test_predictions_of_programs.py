@@ -131,6 +131,8 @@ def test_the_gradient_of_hardtanh_passes_at_its_bounds() -> None:
     case = of("hardtanh", -2.0, -1.0, 0.5, 1.0, 1.0)
     right = np.array([0.0, 0.0, 3.0, 0.0, 0.0])
     assert predicted("passed_at_a_bound", case, right, np.array([0.0, 2.0, 3.0, 4.0, 5.0]), GRADIENT)
+    clipped = of("relu6", -2.0, 0.0, 0.5, 6.0, 6.0)
+    assert predicted("passed_at_a_bound", clipped, right, np.array([0.0, 2.0, 3.0, 4.0, 5.0]), GRADIENT)
     assert not predicted("passed_at_a_bound", case, right, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), GRADIENT)
     assert not predicted("passed_at_a_bound", case, right, np.array([0.0, 2.0, 3.5, 4.0, 5.0]), GRADIENT)
     assert not predicted("passed_at_a_bound", case, right, right, GRADIENT)
@@ -139,6 +141,16 @@ def test_the_gradient_of_hardtanh_passes_at_its_bounds() -> None:
 def uneven(operator: Operator) -> Case:
     """Three rows on two ranks: two and one."""
     return a_program(operator, sharded={"0.input": (Shard(0),)})
+
+
+def test_the_gradient_of_max_pooling_is_right_in_the_last_shard_alone() -> None:
+    call = a_call("torch.nn.functional.max_pool1d", {"input": Operand(shape=(1, 8))}, INPUT, 2, 1)
+    case = a_program(call, sharded={"0.input": (Shard(1),)})
+    right = np.array([[1.0, 0.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0]])
+    wrong = np.array([[0.0, 1.0, 0.0, 2.0, 1.0, 2.0, 0.0, 1.0]])
+    assert predicted("right_in_last_shard", case, right, wrong, GRADIENT)
+    assert not predicted("right_in_last_shard", case, right, wrong + 1.0, GRADIENT)
+    assert not predicted("right_in_last_shard", a_program(call), right, wrong, GRADIENT)
 
 
 def test_a_mean_of_losses_over_unequal_shards_is_off_by_a_factor_that_the_shards_allow() -> None:
@@ -157,6 +169,30 @@ def test_a_mean_over_unequal_shards_lies_among_its_numbers() -> None:
     assert predicted("mean_of_means", case, np.array(given.mean()), np.array(wrong))
     for other in (9.5, -4.5, 1e6):
         assert not predicted("mean_of_means", case, np.array(given.mean()), np.array(other))
+
+
+@pytest.mark.parametrize("function", ["nll_loss", "cross_entropy"])
+def test_a_mean_loss_of_classes_is_the_mean_of_the_means_of_rows_that_count(function: str) -> None:
+    scores, targets, weights = np.arange(12.0).reshape(4, 3) % 5, (0, 2, 1, 1), np.array([1.0, 2.0, 4.0])
+    given = {
+        "input": Operand(shape=(4, 3), values=tuple(scores.flat)),
+        "target": Operand(shape=(4,), dtype="int64", gradient=False, values=tuple(map(float, targets))),
+        "weight": Operand(shape=(3,), gradient=False, values=tuple(weights)),
+    }
+    named = INPUT, Reference("target"), Reference("weight")
+    call = a_call(f"torch.nn.functional.{function}", given, *named, options={"ignore_index": 2})
+    logs = scores
+    if function == "cross_entropy":
+        logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    shares = weights[list(targets)] * (np.array(targets) != 2)
+    losses = -logs[range(4), targets] * shares
+    right = losses.sum() / shares.sum()
+    wrong = (losses[:2].sum() / shares[:2].sum() + losses[2:].sum() / shares[2:].sum()) / 2
+    case = a_program(call, sharded={"0.input": (Shard(0),)})
+    require_predicted("loss_of_classes_by_rank", case, np.array(right), np.array(wrong))
+    assert not predicted("loss_of_classes_by_rank", case, np.array(right), np.array(wrong * 1.01))
+    whole = a_program(call, sharded={"0.input": (Shard(1),)})
+    assert not predicted("loss_of_classes_by_rank", whole, np.array(right), np.array(wrong))
 
 
 def test_an_average_pool_divides_by_another_number() -> None:
