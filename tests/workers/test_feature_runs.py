@@ -146,7 +146,7 @@ OF_OTHER_PATHS = (
     *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
     *("last_loss_forgotten", "halved_by_own_function", "hooks_without_effect"),
     *("slope_without_gradient", "parameter_hooks_without_effect", "last_before_empty_group_lost"),
-    "added_twice",
+    *("added_twice", "gradients_of_a_metric"),
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 200
 
+FAR = 1e30
+"""The distance of what cannot be subtracted: JSON has no infinity."""
+
 READINGS = 4
 """How often tensors of one kind are compared in a run: what a reader makes of them depends on the kind.
 
@@ -39,7 +42,7 @@ class Readers:
         part = whole[where] if whole.shape == shape_of(tensor) else np.full(piece.shape, np.inf)
         if part.shape == piece.shape and np.array_equal(part, piece, equal_nan=True):
             return
-        self.misread[kind] = max(self.misread.get(kind, 0.0), _distance(part, piece))
+        self.misread[kind] = max(self.misread.get(kind, 0.0), distance(part, piece))
 
 
 def is_uneven(tensor: "DTensor") -> bool:
@@ -54,8 +57,9 @@ def is_uneven(tensor: "DTensor") -> bool:
     return any(tensor.shape[dim] % parts for dim, parts in ways.items())
 
 
-def _distance(part: Array, piece: Array) -> float:
+def distance(part: Array, piece: Array) -> float:
+    """The greatest difference of two arrays, in their units; `FAR` if shapes differ or numbers are none."""
     if part.shape != piece.shape or part.dtype == bool:
-        return float("inf")
+        return FAR
     gap = np.abs(part.astype(np.float64) - piece.astype(np.float64))
-    return float(np.nan_to_num(gap, nan=np.inf).max(initial=0.0))
+    return float(np.nan_to_num(gap, nan=FAR, posinf=FAR).max(initial=0.0))
