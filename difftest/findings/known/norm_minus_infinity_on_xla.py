@@ -1,4 +1,4 @@
-"""`norm` with `p=-inf` is 1 whatever the numbers are.
+"""`norm` with `p=inf` or `p=-inf` is 1 whatever the numbers are, so that `normalize` does nothing.
 
 torch_xla 2.9.0. Exits 0 while the fault is there.
 """
@@ -21,7 +21,9 @@ def outcome(call: Callable[..., torch.Tensor], device: object) -> object:
 
 
 def call(device):
-    return torch.tensor([2.0, 3.0], device=device).norm(-torch.inf)
+    numbers = torch.tensor([[2.0, 4.0]], device=device)
+    norms = numbers.norm(-torch.inf), numbers.norm(torch.inf)
+    return torch.cat([torch.stack(norms), torch.nn.functional.normalize(numbers, p=torch.inf)[0]])
 
 
 actual, expected = outcome(call, XLA), outcome(call, "cpu")
