@@ -16,6 +16,7 @@ from difftest.judge.elements import Bools, errors, near_overflow, overflows_alon
 from difftest.judge.events import Events
 from difftest.judge.facts import FailureFacts, MismatchFacts, NumbersFacts, Whole
 from difftest.judge.noise import FLOORS_MOST
+from difftest.judge.open_signs import other_way
 from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 from difftest.judge.words import numbers
@@ -213,18 +214,20 @@ def _measure(run: MeasuredRun, actual: Trace, *, exact: bool) -> Iterator[tuple[
             whole, deviation = run.truth(key)
             # copies of gradients and parameters have the same bits, or the replicas check reports them
             copies = tensor.copies(mesh) if stage is Stage.FORWARD else (tensor.full(mesh),)
-            each = (
-                measure(
-                    key,
-                    whole,
-                    np.where(run.decided(whole, deviation, copy), deviation, np.inf),
-                    copy,
-                    exact=exact,
-                    wide=run.wide,
-                )
-                for copy in copies
-            )
+            each = (_of_copy(run, key, whole, deviation, copy, exact=exact) for copy in copies)
             yield key, max(each, key=lambda measurement: measurement.ratio)
+
+
+def _of_copy(  # noqa: PLR0913  a tensor, and how it is compared
+    run: MeasuredRun, key: Key, whole: Array, deviation: Floats, copy: Array, *, exact: bool
+) -> Measurement:
+    kept = np.where(run.decided(whole, deviation, copy), deviation, np.inf)
+    measured = measure(key, whole, kept, copy, exact=exact, wide=run.wide)
+    step, stage, name = key
+    if stage is not Stage.UPDATE or exact or not beyond(measured):
+        return measured
+    moved = other_way(run.case, run.expected, (step, name), copy)
+    return measure(key, whole, np.where(moved, np.inf, kept), copy) if moved.any() else measured
 
 
 def measure(  # noqa: PLR0913  the arrays, and how they are compared
