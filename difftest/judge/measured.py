@@ -224,7 +224,7 @@ def _of_copy(  # noqa: PLR0913  a tensor, and how it is compared
     kept = np.where(run.decided(whole, deviation, copy), deviation, np.inf)
     measured = measure(key, whole, kept, copy, exact=exact, wide=run.wide)
     step, stage, name = key
-    if stage is not Stage.UPDATE or exact or not beyond(measured):
+    if stage is not Stage.UPDATE or exact or run.case.model.is_program or not beyond(measured):
         return measured
     moved = other_way(run.case, run.expected, (step, name), copy)
     return measure(key, whole, np.where(moved, np.inf, kept), copy) if moved.any() else measured

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from difftest.cases.layout import Slices
+from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Array
 from workers.training.pieces import shape_of, values
 
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 MOST_CHARACTERS = 200
-
-FAR = 1e30
-"""The distance of what cannot be subtracted: JSON has no infinity."""
 
 READINGS = 4
 """How often tensors of one kind are compared in a run: what a reader makes of them depends on the kind.
@@ -58,8 +56,8 @@ def is_uneven(tensor: "DTensor") -> bool:
 
 
 def distance(part: Array, piece: Array) -> float:
-    """The greatest difference of two arrays, in their units; `FAR` if shapes differ or numbers are none."""
+    """The greatest difference of two arrays, in their units; `FLOORS_MOST` if shapes differ."""
     if part.shape != piece.shape or part.dtype == bool:
-        return FAR
+        return FLOORS_MOST
     gap = np.abs(part.astype(np.float64) - piece.astype(np.float64))
-    return float(np.nan_to_num(gap, nan=FAR, posinf=FAR).max(initial=0.0))
+    return float(np.nan_to_num(gap, nan=FLOORS_MOST, posinf=FLOORS_MOST).max(initial=0.0))

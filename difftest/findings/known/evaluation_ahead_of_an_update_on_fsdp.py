@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
 def main(rank: int, rendezvous: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
-    found = {}
+    outputs = {}
     for kind in ("one process", "FSDP1", "FSDP2"):
         model = nn.Linear(2, 2, bias=False)
         nn.init.ones_(model.weight)
@@ -27,9 +27,9 @@ def main(rank: int, rendezvous: str) -> None:
         with torch.no_grad():
             model(torch.ones(1, 2))
         optimizer.step()
-        found[kind] = model(torch.ones(1, 2)).sum().item()
-    print(f"rank {rank}: expected the output {found['one process']}, actual {found}")
-    sys.exit(len(set(found.values())) == 1)
+        outputs[kind] = model(torch.ones(1, 2)).sum().item()
+    print(f"rank {rank}: expected the output {outputs['one process']}, actual {outputs}")
+    sys.exit(len(set(outputs.values())) == 1)
 
 
 if __name__ == "__main__":

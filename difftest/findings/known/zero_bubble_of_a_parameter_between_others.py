@@ -25,23 +25,23 @@ class Stage(nn.Module):
 def main(rank: int, rendezvous: str) -> None:
     torch.set_default_dtype(torch.float64)
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
-    x, found = torch.ones(4, 1), []
+    x, gradients = torch.ones(4, 1), []
     for kind in (ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble):
         modules = [Stage(), Stage()]
         stages = [PipelineStage(one, rank + 2 * at, 4, torch.device("cpu")) for at, one in enumerate(modules)]
         schedule = kind(stages, n_microbatches=4, loss_fn=lambda output, _: output.sum(), scale_grads=False)
         schedule.step(*([x] if rank == 0 else []), target=x if rank == 1 else None)
-        found.append([round(one.grad.item(), 6) for one in modules[1].parameters()])
+        gradients.append([round(one.grad.item(), 6) for one in modules[1].parameters()])
     whole = [Stage() for _ in range(4)]
     y = x
     for one in whole:
         y = one(y)
     y.sum().backward()
     expected = [round(one.grad.item(), 6) for one in whole[rank + 2].parameters()]
-    print(f"rank {rank}: expected {expected}, 1F1B {found[0]}, zero bubble {found[1]}", flush=True)
+    print(f"rank {rank}: expected {expected}, 1F1B {gradients[0]}, zero bubble {gradients[1]}", flush=True)
     distributed.barrier()
     distributed.destroy_process_group()
-    sys.exit(found[1] == expected)
+    sys.exit(gradients[1] == expected)
 
 
 if __name__ == "__main__":

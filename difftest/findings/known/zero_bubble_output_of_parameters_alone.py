@@ -26,20 +26,20 @@ class Stage(nn.Module):
 def main(rank: int, rendezvous: str) -> None:
     torch.set_default_dtype(torch.float64)
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
-    x, found = torch.ones(4, 1), []
+    x, gradients = torch.ones(4, 1), []
     for kind in (ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble):
         modules = [Stage(rank), Stage(rank + 2)]
         stages = [PipelineStage(one, one.index, 4, torch.device("cpu")) for one in modules]
         schedule = kind(stages, n_microbatches=4, loss_fn=lambda output, _: output.sum(), scale_grads=False)
         schedule.step(*([x] if rank == 0 else []), target=x if rank == 1 else None)
-        found.append(modules[1 - rank].query.grad)
+        gradients.append(modules[1 - rank].query.grad)
         print(
-            f"rank {rank}, {kind.__name__}: stage {modules[1 - rank].index}: expected 4.0, actual {found[-1]}",
+            f"rank {rank}, {kind.__name__}: stage {modules[1 - rank].index}: expected 4.0, actual {gradients[-1]}",
             flush=True,
         )
     distributed.barrier()
     distributed.destroy_process_group()
-    sys.exit(found[1] is not None)
+    sys.exit(gradients[1] is not None)
 
 
 if __name__ == "__main__":

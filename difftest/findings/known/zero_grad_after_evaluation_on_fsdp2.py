@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 
 def main(rank: int, rendezvous: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
-    found = {}
+    weights = {}
     for sharded in (False, True):
         model = nn.Linear(2, 2, bias=False)
         nn.init.ones_(model.weight)
@@ -31,9 +31,9 @@ def main(rank: int, rendezvous: str) -> None:
         if sharded:
             model.reshard()
         weight = model.weight.full_tensor() if sharded else model.weight
-        found[sharded] = weight[0, 0].item()
-    print(f"rank {rank}: expected a weight of {found[False]} after two steps, actual {found[True]}")
-    sys.exit(found[False] == found[True])
+        weights[sharded] = weight[0, 0].item()
+    print(f"rank {rank}: expected a weight of {weights[False]} after two steps, actual {weights[True]}")
+    sys.exit(weights[False] == weights[True])
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     initial = numbers.weights(run.case)
     scores, targets = (initial.get(f"{call.path}.{name}") for name in ("input", "target"))
     plain = call.option("reduction") in {None, "mean"} and not call.number("label_smoothing", 0.0)
-    if truth.size != 1 or scores is None or targets is None or targets.shape == scores.shape or not plain:
+    if truth.size != 1 or scores is None or targets is None or not plain:
         return False
-    if scores.ndim < 2:  # noqa: PLR2004  one row is not cut
+    if targets.shape == scores.shape or scores.ndim < 2:  # noqa: PLR2004  probabilities; one row is not cut
         return False
     means = _means(run, call, np.asarray(scores, np.float64), targets.astype(np.int64))
     scale = _calls.RELATIVE * _calls.roundoff(run) * abs(means)
@@ -44,13 +44,13 @@ def _means(run: MeasuredRun, call: "_calls.Call", scores: Floats, targets: Float
         logs = np.moveaxis(_outputs.log_softmax(np.moveaxis(scores, 1, -1)), -1, 1)
     weights = numbers.weights(run.case).get(f"{call.path}.weight", np.ones(scores.shape[1]))
     counted = targets != call.number("ignore_index", IGNORED)
-    known = np.where(counted, targets, 0)
-    shares = np.asarray(weights, np.float64)[known] * counted
-    losses = -np.take_along_axis(logs, np.expand_dims(known, 1), 1)[:, 0] * shares
+    classes = np.where(counted, targets, 0)
+    shares = np.asarray(weights, np.float64)[classes] * counted
+    losses = -np.take_along_axis(logs, np.expand_dims(classes, 1), 1)[:, 0] * shares
     means = []
     for rank in range(layout.mesh.world_size):
-        rows, classes, *others = local_slices(scores.shape, layout.parameters[name], layout.mesh, rank)
-        if classes.stop - classes.start < scores.shape[1]:
+        rows, cut, *others = local_slices(scores.shape, layout.parameters[name], layout.mesh, rank)
+        if cut.stop - cut.start < scores.shape[1]:
             return float("nan")
         part = (rows, *others)
         with np.errstate(invalid="ignore"):

@@ -67,8 +67,13 @@ def _extreme(np: Array, x: Array, other: Array = None, keepdim: bool = False, *,
     if not x.ndim:
         return x, np.zeros((), "int64")
     at = np.expand_dims((np.argmin if least else np.argmax)(x, other), other)
-    values = np.take_along_axis(x, at, other)
-    return (values, at) if keepdim else (np.squeeze(values, other), np.squeeze(at, other))
+    return _with_places(np, x, at, other, keepdim)
+
+
+def _with_places(np: Array, x: Array, at: Array, dim: int, keepdim: bool) -> Array:
+    """The elements at these places along a dim, one of each slice, and the places."""
+    values = np.take_along_axis(x, at, dim)
+    return (values, at) if keepdim else (np.squeeze(values, dim), np.squeeze(at, dim))
 
 
 def kthvalue(np: Array, x: Array, k: Array, dim: int = -1, keepdim: bool = False) -> Array:
@@ -77,8 +82,7 @@ def kthvalue(np: Array, x: Array, k: Array, dim: int = -1, keepdim: bool = False
         return x, np.zeros((), "int64")
     order = np.argsort(x, axis=dim, stable=True)  # NaN come last
     at = np.take_along_axis(order, np.broadcast_to(k - 1, x.sum(dim, keepdims=True).shape), dim)
-    values = np.take_along_axis(x, at, dim)
-    return (values, at) if keepdim else (np.squeeze(values, dim), np.squeeze(at, dim))
+    return _with_places(np, x, at, dim, keepdim)
 
 
 def median(np: Array, x: Array, dim: int | None = None, keepdim: bool = False, *, nan: bool = True) -> Array:
