@@ -43,6 +43,18 @@ def mission() -> str:
     return "\n".join(rows)
 
 
+def public_inputs() -> str:
+    """The inputs of public reports in `mission.toml`, one row each."""
+    rows = ["| input | path | cases | finding | listed as |", "|---|---|---|---|---|"]
+    for one in tomllib.loads((FOLDER / "mission.toml").read_text())["input"]:
+        decided = f", decided by `{one['decided_by']}`" if "decided_by" in one else ""
+        title = f"{one['title']} (silent)" if "silent" in one else one["title"]
+        numbers = ", ".join(map(str, one["cases"]))
+        known = f"`{one['known']}`"
+        rows.append(f"| {title} | `{one['path']}` | {numbers} | `{one['fingerprint']}`{decided} | {known} |")
+    return "\n".join(rows)
+
+
 def wrong_totals() -> str:
     """How many causes and reports `false-findings.toml` has of each kind, and how many causes have a test."""
     rows = ["| what was wrong | causes | reports on record | causes with a test |", "|---|---|---|---|"]
@@ -157,6 +169,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "columns": columns,
     "faults": faults,
     "mission": mission,
+    "public_inputs": public_inputs,
     "operators": operators,
     "origins": origins,
     "support": support,

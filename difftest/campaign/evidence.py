@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,10 +17,15 @@ from difftest.ground.errors import InfrastructureError
 from difftest.judge.blame import LAYER, TwoByTwo, layer
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
+from difftest.judge.facts import FailureFacts
 from difftest.judge.outcome import Symptom
+from difftest.judge.stage import STAGES
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, LATER_CHECKS, WRONG_SIBLINGS
 
 T = TypeVar("T")
+
+Explanation: TypeAlias = Callable[[Divergence, Case], object]
+"""What explains a divergence of a case, such as the ledger's entry; None where nothing does."""
 
 
 def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -> TwoByTwo:
@@ -139,26 +144,44 @@ def _diverges(
 
 
 def _diverges_without(campaign: Campaign, case: Case, divergence: Divergence) -> bool | None:
-    """As `_diverges` on its backend; False too where the run ends and shows first what explains itself.
+    """As `_diverges` on its backend; False too where the run shows first what explains itself.
 
-    A failure could hide the fault.
+    A failure could hide wrong numbers, and a later failure. Of a failure it is False where the run ends.
     """
     if campaign.backends[divergence.backend].unsupported(case):
         return None
     comparison = rerun_or_none(campaign, case, divergence.backend, divergence)
-    if shows_what_is_known(comparison, case, campaign.explanation):
+    known = shows_what_is_known(comparison, case, campaign.explanation)
+    if known or _comes_further(comparison, case, divergence, campaign.explanation):
         return False
     return _same_fault(comparison, divergence)
 
 
-def shows_what_is_known(
-    comparison: Comparison | None, case: Case, explanation: Callable[[Divergence, Case], object]
-) -> bool:
+def shows_what_is_known(comparison: Comparison | None, case: Case, explanation: Explanation) -> bool:
     """Whether the first of a run's wrong numbers is explained, as by the ledger; not of a run that failed."""
     if comparison is None or comparison.verdict != "diverge":
         return False
     first = comparison.divergences[0]
     return first.symptom in {Symptom.MISMATCH, Symptom.NONFINITE} and bool(explanation(first, case))
+
+
+def _comes_further(
+    comparison: Comparison | None, case: Case, divergence: Divergence, explanation: Explanation
+) -> bool:
+    """Whether a run passes where the finding failed: it ends, or its own failure is later and explained."""
+    if comparison is None or comparison.verdict != "diverge" or not _is_failure(divergence):
+        return False
+    first = comparison.divergences[0]
+    later = _place(first) > _place(divergence) and bool(explanation(first, case))
+    return not _is_failure(first) or later
+
+
+def _is_failure(divergence: Divergence) -> bool:
+    return isinstance(divergence.facts, FailureFacts)
+
+
+def _place(divergence: Divergence) -> tuple[int, int]:
+    return divergence.step, STAGES.index(divergence.stage)
 
 
 def _numbers_differ(

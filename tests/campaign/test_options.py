@@ -123,7 +123,7 @@ def finding_of(
         backends={"ddp": machine},
         execute=machine.execute,
         corpus=corpus,
-        explanation=lambda shown, _case: shown.check == explained,
+        explanation=lambda shown, _case: explained in {shown.check, shown.symptom},
         mechanisms={"ddp": mechanisms},
     )
     list(run(campaign, [(0, case)]))
@@ -166,7 +166,7 @@ def test_an_option_does_not_decide_where_a_known_failure_may_hide_the_fault(tmp_
             return super().execute(case, backend, options) if first else failure
 
     case = a_case(replication=Replication(gradient_as_bucket_view=True))
-    assert "decided_by" not in finding_of(tmp_path, Failing(), case, explained="completion").evidence
+    assert "decided_by" not in finding_of(tmp_path, Failing(), case, explained=Symptom.EXCEPTION).evidence
 
 
 def test_a_finding_names_the_mechanism_of_the_framework_that_decides_it(tmp_path: Path) -> None:
@@ -269,6 +269,33 @@ def test_of_several_usual_forms_one_decides_too_where_a_known_fault_is_left_with
     finding = finding_of(tmp_path, machine, case, explained="parameters")
     assert finding.divergence.check == "replicas"
     assert finding.evidence["decided_by"] == "spelling.no_broadcast=True"
+
+
+@pytest.mark.parametrize(
+    ("without", "decides"),
+    [
+        (Failure(symptom=Symptom.EXCEPTION, stage=Stage.BACKWARD, step=0, kind="RuntimeError"), True),
+        (Failure(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, step=0, kind="RuntimeError"), False),
+        (Failure(symptom=Symptom.HANG, stage=Stage.BACKWARD, step=0, kind="deadline"), False),
+        (None, True),
+    ],
+    ids=["a later known failure", "an earlier one", "a later failure that nothing explains", "wrong numbers"],
+)
+def test_an_option_decides_a_failure_that_is_gone_without_it_whatever_comes_later(
+    tmp_path: Path, without: Failure | None, *, decides: bool
+) -> None:
+    class Failing(FormMachine):
+        def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+            if backend == ORACLE or case.world_size == 1:
+                return oracle(case)
+            if case.forms.local_map:
+                return Failure(symptom=Symptom.CRASH, stage=Stage.FORWARD, step=0, kind="SIGABRT")
+            return without or candidate(case, wrong_at(Stage.BACKWARD, "0.weight"))
+
+    case = a_case(spelling=Spelling(local_map=True))
+    finding = finding_of(tmp_path, Failing(""), case, explained=Symptom.EXCEPTION)
+    assert finding.divergence.symptom is Symptom.CRASH
+    assert finding.evidence.get("decided_by") == ("spelling.local_map=True" if decides else None)
 
 
 def test_where_no_usual_form_decides_none_is_tried_alone(tmp_path: Path) -> None:
