@@ -8,7 +8,7 @@ from itertools import product
 import msgspec
 import pytest
 from installed_packages import skip_without
-from real_runs import agrees, greatest_relative_error, shared
+from real_runs import agrees, compared, greatest_relative_error, shared
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
@@ -142,6 +142,22 @@ def test_fully_sharded_under_spmd_agrees_with_the_oracle(case: Case) -> None:
     assert xla_fsdp.unsupported(case) is None
     assert greatest_relative_error(case, sandbox.run(case, "xla_fsdp")) < TOLERANCE
     assert greatest_relative_error(case.unsharded(), sandbox.run(case.unsharded(), "xla_fsdp")) < TOLERANCE
+
+
+@xla
+@installed
+@pytest.mark.parametrize(
+    "feature",
+    [
+        Feature(name="autocast"),
+        Feature(name="mixed_precision", options={"reduce": "float32", "output": "loss"}),
+    ],
+    ids=lambda feature: feature.name,
+)
+def test_fully_sharded_under_spmd_wraps_a_module_with_another_forward(feature: Feature) -> None:
+    case = a_sharded_case(SHARDED, (S0,), {"": (S0,)}, model=TALL)
+    comparison = compared(msgspec.structs.replace(case, features=(feature,)), "xla_fsdp")
+    assert comparison.verdict == "agree", comparison
 
 
 def test_the_wrapper_refuses_layouts_with_the_reason() -> None:

@@ -10,6 +10,7 @@ from torch import nn
 
 from difftest.cases.features.activations_on_host import Options
 from workers.training.features import Hooks, nothing
+from workers.training.forwards import replace_forward
 
 
 def hooks(_options: Options) -> Hooks:
@@ -22,7 +23,7 @@ def hooks(_options: Options) -> Hooks:
             with torch.autograd.graph.save_on_cpu():
                 return forward(*inputs, **others)
 
-        module.forward = saving
+        replace_forward(module, saving)
         return module
 
     return Hooks(place=place, leaves_device=True)

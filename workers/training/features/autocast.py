@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_map_only
 
 from difftest.cases.features.autocast import Options
 from workers.training.features import Hooks
+from workers.training.forwards import replace_forward
 from workers.training.perturb import Perturb
 
 NARROW = torch.bfloat16
@@ -42,7 +43,7 @@ def narrowed(around: Callable[[nn.Module], Forward]) -> Hooks:
         def casting(*inputs: Any) -> Any:  # noqa: ANN401  the module's
             return wide_again(forward(*inputs))
 
-        module.forward = casting
+        replace_forward(module, casting)
         return module
 
     return Hooks(place=place)

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from difftest.cases.features.own_function import Options
 from workers.training.features import Hooks, nothing
+from workers.training.forwards import replace_forward
 
 
 class _Product(torch.autograd.Function):
@@ -52,7 +53,7 @@ def hooks(options: Options) -> Hooks:
     def place(module: nn.Module) -> nn.Module:
         for inner in module.modules():
             if type(inner) is nn.Linear:
-                inner.forward = _through(inner, options.outputs)  # type: ignore[method-assign, assignment]
+                replace_forward(inner, _through(inner, options.outputs))
         return module
 
     return Hooks(place=place)

@@ -9,6 +9,7 @@ from torch import nn
 
 from difftest.cases.features.skipped_block import Options
 from workers.training.features import Hooks
+from workers.training.forwards import replace_forward
 
 
 def hooks(options: Options) -> Hooks:
@@ -22,7 +23,7 @@ def hooks(options: Options) -> Hooks:
             passes.append(None)
             return forward(inputs, *others) if is_used(len(passes), options.parts) else inputs
 
-        block.forward = skipping
+        replace_forward(block, skipping)
         return module
 
     return Hooks(place=place)
