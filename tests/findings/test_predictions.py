@@ -29,10 +29,11 @@ from difftest.cases.options import Feature
 from difftest.judge.comparator import compare
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Sharded, Trace
-from difftest.judge.predictions import load, names
+from difftest.judge.predictions import load, names, number_added_by_each_rank
 from difftest.judge.stage import Stage
 
-CLIPPED = a_case(training=Training(steps=2, clip_norm=1e6))
+CLIPPED_AT = 1e6
+CLIPPED = a_case(training=Training(steps=2, clip_norm=CLIPPED_AT))
 UNEVEN = a_case(fed=Data(batch=5))
 LATER = a_case(training=Training(steps=2))
 
@@ -71,6 +72,16 @@ def test_one_wrong_factor_for_all_gradients_of_a_step_is_that_of_another_norm(
     factor: float, step: int
 ) -> None:
     assert "another_norm" in predicted(CLIPPED, candidate(CLIPPED, from_initial(CLIPPED, factor, step)))
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(0.999, True), (0.99, False), (1.002, False)])
+def test_a_norm_to_which_each_rank_adds_is_greater_by_at_most_the_root_of_the_ranks(
+    factor: float, *, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = 0.01  # with the 1e-6 of torch the effect would be below these runs' noise
+    monkeypatch.setattr(number_added_by_each_rank, "ADDED", share * CLIPPED_AT)
+    shown = predicted(CLIPPED, candidate(CLIPPED, from_initial(CLIPPED, factor)))
+    assert ("number_added_by_each_rank" in shown) is fits
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ more numbers that they give.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,10 +36,25 @@ MOST_CHANGE = 2.0
 TINY = float(np.finfo(np.float64).tiny)
 
 
-def predicts(run: MeasuredRun, at: Key) -> bool:
-    """Whether wrong factors of at most 1 give all parameters up to the step within rounding.
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """The logarithms of the factors of each step: those of the right norm, and those that the run had."""
 
-    A wrong parameter that an update with the gradients before clipping gives counts as not clipped.
+    right: Floats
+    found: Floats
+
+
+def predicts(run: MeasuredRun, at: Key) -> bool:
+    """Whether wrong factors of at most 1 give all parameters up to the step within rounding."""
+    factors = wrong_factors(run, at)
+    return factors is not None and bool((factors.found <= CLOSE).all())
+
+
+def wrong_factors(run: MeasuredRun, at: Key) -> Factors | None:
+    """The factors that give all parameters up to the step within rounding; None where the right ones do.
+
+    None too where no factors do. A wrong parameter that an update with the gradients before clipping gives
+    counts as not clipped.
     """
     last, stage, _ = at
     modelled = run.case.training.optimizer in _updates.MODELLED
@@ -46,7 +62,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         _updates.gradients(run, last) if modelled and stage is Stage.UPDATE and last < MOST_STEPS else None
     )
     if gradients is None or not run.measured.keys() >= {(last, stage, name) for name in gradients[0]}:
-        return False
+        return None
     wrong = {name for name in gradients[0] if run.measured[last, stage, name].ratio > THRESHOLD}
     clipped = [
         name for name in gradients[0] if name not in wrong or not unclipped.gives(run, name, gradients)
@@ -59,7 +75,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
         truth.size for (step, _, _), (truth, _, _) in zip(keys, beside, strict=True) if step == last
     )
     if numbers < LEAST_NUMBERS * len(gradients) or not all(np.isfinite(value).all() for value in values):
-        return False
+        return None
 
     def errors(logarithms: Floats) -> Floats:
         """What the factors leave unexplained, in units of the rounding noise."""
@@ -76,7 +92,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     right = np.log(np.maximum(_updates.clipping(run, gradients), TINY))
     fitted = _fitted(errors, right)
     explained, off = np.abs(errors(fitted)) <= THRESHOLD, np.abs(errors(right)) > THRESHOLD
-    return bool(explained.all() and off.any() and (fitted <= CLOSE).all())
+    return Factors(right=right, found=fitted) if explained.all() and off.any() else None
 
 
 def _fitted(errors: Callable[[Floats], Floats], start: Floats) -> Floats:
