@@ -44,6 +44,16 @@ It gives an outcome for each run, or the error by which the infrastructure spoil
 """
 
 
+class Explanation(Protocol):
+    """What explains a divergence of a case, such as the ledger's entry; None where nothing does.
+
+    `evidence` is that of a finding, where there is one.
+    """
+
+    def __call__(self, shown: Divergence, case: Case, /, *, evidence: Mapping[str, str] = ...) -> object:
+        """See the class."""
+
+
 class BackendTraits(Protocol):
     """What a campaign needs to know of a backend."""
 
@@ -66,7 +76,6 @@ class Campaign:
     `mechanisms` has for a backend what its framework does behind every program and may do wrongly, each with
     the environment variables without which it is not done.
     Where `capacity` is given, it returns that number as it is now, which may grow.
-    `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
     One in `known_in_full` findings that it explains has all the evidence of a new one, the others have less.
     `foreign`: somebody else may have made the cases, as those of bundles.
     `blind` gives by backend and check the blind share of a case (`difftest.records.blind`) on some backends.
@@ -86,7 +95,7 @@ class Campaign:
     capacity: Callable[[], int] | None = None
     purpose: str = "campaign"
     twice_every: int = 0
-    explanation: Callable[[Divergence, Case], object] = lambda _shown, _case: None
+    explanation: Explanation = lambda *_, **__: None
     known_in_full: int = 1
     references: frozenset[str] = frozenset()
     blind: Callable[[Case, Iterable[str]], Mapping[str, Mapping[str, float]]] = lambda _case, _backends: {}

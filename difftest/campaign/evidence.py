@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
 from difftest.campaign.again import rerun
-from difftest.campaign.campaign import Campaign
+from difftest.campaign.campaign import Campaign, Explanation
 from difftest.campaign.case_run import CaseResult
 from difftest.cases.case import Case
 from difftest.cases.resets import deciding, form_resets, resets
@@ -23,9 +24,6 @@ from difftest.judge.stage import STAGES
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, LATER_CHECKS, WRONG_SIBLINGS
 
 T = TypeVar("T")
-
-Explanation: TypeAlias = Callable[[Divergence, Case], object]
-"""What explains a divergence of a case, such as the ledger's entry; None where nothing does."""
 
 
 def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -> TwoByTwo:
@@ -151,18 +149,26 @@ def _diverges_without(campaign: Campaign, case: Case, divergence: Divergence) ->
     if campaign.backends[divergence.backend].unsupported(case):
         return None
     comparison = rerun_or_none(campaign, case, divergence.backend, divergence)
-    known = shows_what_is_known(comparison, case, campaign.explanation)
+    known = shows_what_is_known(comparison, case, divergence, campaign.explanation)
     if known or _comes_further(comparison, case, divergence, campaign.explanation):
         return False
     return _same_fault(comparison, divergence)
 
 
-def shows_what_is_known(comparison: Comparison | None, case: Case, explanation: Explanation) -> bool:
-    """Whether the first of a run's wrong numbers is explained, as by the ledger; not of a run that failed."""
+def shows_what_is_known(
+    comparison: Comparison | None, case: Case, divergence: Divergence, explanation: Explanation
+) -> bool:
+    """Whether the first of a run's wrong numbers is explained, as by the ledger; not of a run that failed.
+
+    Where it is another than `divergence`, any option of the case may be what decides it.
+    """
     if comparison is None or comparison.verdict != "diverge":
         return False
     first = comparison.divergences[0]
-    return first.symptom in {Symptom.MISMATCH, Symptom.NONFINITE} and bool(explanation(first, case))
+    if first.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}:
+        return False
+    options = () if _is_same(first, divergence) else (name for name, _ in deciding(case))
+    return bool(explanation(first, case, evidence={DECIDED_BY: ", ".join(options)}))
 
 
 def _comes_further(
@@ -208,13 +214,12 @@ def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool |
         return None
     if comparison.verdict == "agree":
         return False
-    first = comparison.divergences[0]
-    same = (first.check, first.symptom, first.cause) == (
-        divergence.check,
-        divergence.symptom,
-        divergence.cause,
-    )
-    return True if same else None
+    return True if _is_same(comparison.divergences[0], divergence) else None
+
+
+def _is_same(shown: Divergence, divergence: Divergence) -> bool:
+    facts = attrgetter("check", "symptom", "cause")
+    return bool(facts(shown) == facts(divergence))
 
 
 def _looks_alike(comparison: Comparison | None, divergence: Divergence) -> bool | None:

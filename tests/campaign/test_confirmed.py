@@ -66,7 +66,7 @@ def verdict_and_samples(  # noqa: PLR0913  the last ones have a default
         backends={"spmd": Backend()},
         execute=execute,
         corpus=Corpus(folder),
-        explanation=lambda *_: explanation,
+        explanation=lambda *_, **__: explanation,
     )
     case = a_case(dtype=dtype, training=Training(steps=2))
     (result,) = run_group(campaign, [(0, case)])

@@ -145,7 +145,9 @@ EVERY_KNOWN_FAULT, NO_KNOWN_FAULT = 1, 10**9
 def known_faults(folder: Path, machine: Machine, in_full: int) -> Campaign:
     """A campaign on the machine after one case, all of whose divergences are known."""
     campaign = dataclasses.replace(
-        a_campaign(folder, machine), explanation=lambda *_: "an entry of the ledger", known_in_full=in_full
+        a_campaign(folder, machine),
+        explanation=lambda *_, **__: "an entry of the ledger",
+        known_in_full=in_full,
     )
     examined(campaign)
     return campaign

@@ -18,6 +18,7 @@ from difftest.cases.case import Case, Data
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, field_resets
 from difftest.cases.resets import option_resets
 from difftest.ground.errors import UsageError
+from difftest.judge.divergence import Divergence
 from difftest.judge.events import Events, HostOperator
 from difftest.judge.outcome import Failure, Outcome, Symptom
 from difftest.judge.stage import Stage
@@ -123,7 +124,7 @@ def finding_of(
         backends={"ddp": machine},
         execute=machine.execute,
         corpus=corpus,
-        explanation=lambda shown, _case: explained in {shown.check, shown.symptom},
+        explanation=lambda shown, _case, **_: explained in {shown.check, shown.symptom},
         mechanisms={"ddp": mechanisms},
     )
     list(run(campaign, [(0, case)]))
@@ -269,6 +270,37 @@ def test_of_several_usual_forms_one_decides_too_where_a_known_fault_is_left_with
     finding = finding_of(tmp_path, machine, case, explained="parameters")
     assert finding.divergence.check == "replicas"
     assert finding.evidence["decided_by"] == "spelling.no_broadcast=True"
+
+
+@pytest.mark.parametrize(("left", "decides"), [(Stage.UPDATE, True), (Stage.BACKWARD, False)])
+def test_an_option_decides_too_where_another_option_may_decide_the_fault_that_is_left(
+    tmp_path: Path, left: Stage, *, decides: bool
+) -> None:
+    class OfTwoOptions(FormMachine):
+        def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+            if backend == ORACLE or case.world_size == 1:
+                return oracle(case)
+            if case.forms.no_broadcast:
+                return candidate(case, wrong_at(Stage.BACKWARD, "0.weight"))
+            return candidate(case, wrong_at(left, "0.weight") if case.forms.host_backward else None)
+
+    def explanation(shown: Divergence, _case: Case, /, *, evidence: Mapping[str, str] = {}) -> object:
+        return "spelling.host_backward=True" in evidence.get("decided_by", "") and shown.check
+
+    corpus, machine = Corpus(tmp_path), OfTwoOptions("")
+    corpus.prepare()
+    campaign = Campaign(
+        name="one",
+        backends={"ddp": machine},
+        execute=machine.execute,
+        corpus=corpus,
+        explanation=explanation,
+    )
+    case = a_case(spelling=Spelling(no_broadcast=True, host_backward=True))
+    list(run(campaign, [(0, case)]))
+    (finding,) = corpus.findings()
+    decided = finding.evidence.get("decided_by", "").split(", ")
+    assert ("spelling.no_broadcast=True" in decided) is decides
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError, StoppedError
 from difftest.jobs.proof.correct_runs import CorrectRun, check_correct_run
 from difftest.jobs.proof.sweep import sweep
-from difftest.judge.comparator import compare
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.records.evidence import DECIDED_BY
 
@@ -142,20 +143,29 @@ class NullCampaign:
 
     def _deciding(self, case: Case, backend: str) -> list[str]:
         named = {entry.decided_by for entry in self.ledger.counting(utc_today())} - {""}
-        without = [name for name, reset in deciding(case) if name in named and self._is_known(reset, backend)]
-        mechanisms = self.backends[backend].PROFILE.mechanisms.items()
-        return without + [
-            name for name, less in mechanisms if name in named and self._is_known(case, backend, less)
-        ]
+        mechanisms = self.backends[backend].PROFILE.mechanisms
+        runs = {name: (reset, NOTHING) for name, reset in deciding(case) if name in named}
+        runs |= {name: (case, less) for name, less in mechanisms.items() if name in named}
+        comparison = self._compared(case, backend) if runs else None
+        if comparison is None or comparison.verdict != "diverge":
+            return []
+        shown = comparison.divergences[0]
+        return [name for name, (run, less) in runs.items() if self._is_known(run, backend, shown, less)]
 
-    def _is_known(self, case: Case, backend: str, environment: Mapping[str, str] = NOTHING) -> bool:
-        """Whether the case agrees, or shows what the ledger knows."""
+    def _is_known(self, case: Case, backend: str, shown: Divergence, environment: Mapping[str, str]) -> bool:
+        """Whether the case agrees, or shows another fault than `shown`, which the ledger knows."""
+        comparison = self._compared(case, backend, environment)
+        entry = partial(self.ledger.entry, today=utc_today())
+        agrees = comparison is not None and comparison.verdict == "agree"
+        return agrees or shows_what_is_known(comparison, case, shown, entry)
+
+    def _compared(
+        self, case: Case, backend: str, environment: Mapping[str, str] = NOTHING
+    ) -> Comparison | None:
         truth, outcome = self.execute(case, ORACLE, MORE_SAMPLES), self.execute(case, backend, environment)
         if not isinstance(truth, Trace):
-            return False
-        comparison = compare(case, backend, self.backends[backend].SIDE, truth, outcome)
-        entry = partial(self.ledger.entry, today=utc_today())
-        return comparison.verdict == "agree" or shows_what_is_known(comparison, case, entry)
+            return None
+        return compare(case, backend, self.backends[backend].SIDE, truth, outcome)
 
     def _rows(
         self,

@@ -126,7 +126,7 @@ class Planting:
                 execute=execute,
                 corpus=corpus,
                 references=frozenset({name} if defect.in_torch else ()),
-                explanation=lambda *_: defect,  # only the blame is asked
+                explanation=lambda *_, **__: defect,  # only the blame is asked
             )
             showing = self._showing(defect, name)
             # The first case shows a fault of torch itself: none is run beside it.
