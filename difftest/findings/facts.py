@@ -1,6 +1,6 @@
 """The facts that a ledger's entry may name: of a case in `where`, and of a divergence in `what`, as words."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from difftest.cases import evenness
 from difftest.cases.case import Case
@@ -13,6 +13,9 @@ from difftest.cases.options import Feature, field_resets
 from difftest.cases.pipelining import AXIS
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
+
+MATRIX = 2
+"""How many dims a matrix has."""
 
 SHOWN_FACTS = (
     *("step", "stage", "tensor", "kind", "message"),
@@ -75,6 +78,10 @@ FACTS: Mapping[str, Callable[[Case], str]] = {
     "kernels": lambda case: "cut" if any(Shard(2) in kernel for kernel in _kernels(case)) else "whole",
     # Whether the model has a single parameter, or a single buffer, as an attention's mask is
     "lone_tensor": lambda case: "yes" if 1 in {_buffers(case), len(case.layout.parameters)} else "no",
+    # Whether a matrix of the model has one row, as the weight of a layer with one output
+    "one_row": lambda case: (
+        "yes" if any(_is_row(shape) for shape in case.model.parameters().values()) else "no"
+    ),
     # The usual forms of the case's spelling, separated by a space
     "forms": lambda case: " ".join(
         name for name in case.forms.__struct_fields__ if getattr(case.forms, name)
@@ -102,6 +109,10 @@ def _spaced(words: Iterable[str]) -> str:
 def _kernels(case: Case) -> list[Placements]:
     parameters = case.layout.parameters
     return [parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS]
+
+
+def _is_row(shape: Sequence[int]) -> bool:
+    return len(shape) == MATRIX and shape[0] == 1
 
 
 def _buffers(case: Case) -> int:
