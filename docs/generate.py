@@ -50,8 +50,8 @@ def public_inputs() -> str:
         decided = f", decided by `{one['decided_by']}`" if "decided_by" in one else ""
         title = f"{one['title']} (silent)" if "silent" in one else one["title"]
         numbers = ", ".join(map(str, one["cases"]))
-        known = f"`{one['known']}`"
-        rows.append(f"| {title} | `{one['path']}` | {numbers} | `{one['fingerprint']}`{decided} | {known} |")
+        finding = " or ".join(f"`{name}`" for name in one["fingerprints"]) + decided
+        rows.append(f"| {title} | `{one['path']}` | {numbers} | {finding} | `{one['known']}` |")
     return "\n".join(rows)
 
 
