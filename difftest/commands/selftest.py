@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from workers.faults import VacuousFault
 
 NULL_CASES = 20
-PLANTED_CASES = 100
+PLANTED_CASES = 150
 PLANTED_DEADLINES = 0.5
 """The deadline of runs with a defect, in usual deadlines: many defects hang, each until the deadline."""
 
