@@ -76,7 +76,7 @@ class Campaign:
     `mechanisms` has for a backend what its framework does behind every program and may do wrongly, each with
     the environment variables without which it is not done.
     Where `capacity` is given, it returns that number as it is now, which may grow.
-    One in `known_in_full` findings that `explanation` explains has all the evidence of a new one, others less.
+    Of the findings that `explanation` explains, one in `known_in_full` has all the evidence of a new one.
     `foreign`: somebody else may have made the cases, as those of bundles.
     `blind` gives by backend and check the blind share of a case (`difftest.records.blind`) on some backends.
     `references` are the backends that run the twins of cases (`difftest.cases.twins`), and nothing else.
