@@ -1,5 +1,6 @@
 """A zygote imports the frameworks of its Python and this project's modules in any working directory."""
 
+import gc
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
@@ -176,6 +178,21 @@ def test_a_module_that_cannot_be_imported_is_the_reason_that_is_given(folder: Pa
             zygote.warm()
     base.warm()
     base.stop()
+
+
+@pytest.mark.slow
+def test_a_zygote_that_others_still_use_is_left_to_them_without_a_warning(folder: Path) -> None:
+    needs("torch", reason="needs torch")
+    first, second = Zygote(("json",), folder), Zygote(("json",), folder)
+    first.warm()
+    second.warm()
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        first.stop()
+        del first
+        gc.collect()
+    second.stop()
+    assert [one for one in shown if one.category is ResourceWarning] == []
 
 
 @pytest.mark.slow

@@ -37,6 +37,9 @@ LONGEST_PARENT = 50
 BASE = process_groups.PRELOAD
 """The modules of the first zygote. One that imports more than these is forked from it, in less time."""
 
+USED_BY_OTHERS: list["subprocess.Popen[bytes]"] = []
+"""What this process started and no longer uses, though it runs on: a `Popen` that is dropped then warns."""
+
 
 class Zygote:
     """The connection to the zygote that has imported `preload`.
@@ -89,8 +92,10 @@ class Zygote:
             if not self._replies.ended.wait(STOP_SECONDS):
                 self.kill()
         if self._process:
-            with suppress(subprocess.TimeoutExpired):  # others use it
+            try:
                 self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                USED_BY_OTHERS.append(self._process)
 
     def kill(self) -> None:
         """Kills a zygote that does not answer or is about to die.
