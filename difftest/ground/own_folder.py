@@ -87,7 +87,10 @@ def _locked_folder(kind: Kind, parent: Path | None) -> tuple[Path, int]:
     """A new folder and the descriptor that locks it; another one where it was taken for abandoned before."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f"difftest-{kind}_", dir=parent))
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
         if _locks(lock) and folder.is_dir():
             return folder, lock
         os.close(lock)

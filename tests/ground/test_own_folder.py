@@ -52,6 +52,23 @@ def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_n
             holder.communicate()
 
 
+def test_another_folder_is_made_where_one_is_removed_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = list[Path](), tempfile.mkdtemp
+
+    def removed_at_first(prefix: str, dir: Path) -> str:  # noqa: A002  of tempfile
+        made.append(Path(make(prefix=prefix, dir=dir)))
+        if len(made) == 1:
+            remove_abandoned(dir)
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "mkdtemp", removed_at_first)
+    with own_folder("run", tmp_path) as folder:
+        assert folder == made[1]
+        assert folder.is_dir()
+
+
 def test_nothing_else_is_removed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "data").mkdir(parents=True)
