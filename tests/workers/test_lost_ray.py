@@ -1,9 +1,11 @@
 """The end of Ray itself: every run ends at once, and no process and no file stays behind."""
 
+import gc
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,13 @@ from ray._private import worker as ray_worker  # noqa: E402
 from workers.cluster import connection, dispatch, health, instance, start  # noqa: E402
 from workers.cluster.connection import Connection  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Frees what Ray knew of running processes here: Python warns of these in whatever test they are freed."""
+    yield
+    gc.collect()
 
 
 @pytest.mark.parametrize("kind", ["raylet", pytest.param("gcs_server", marks=pytest.mark.nightly)])
