@@ -32,7 +32,7 @@ from workers.faults import VARIABLE  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """Frees what Ray knew of running processes here: Python warns of these in whatever test they are freed."""
+    """Frees here what Ray knew of running processes: Python warns of them in whatever test frees it."""
     yield
     gc.collect()
 
