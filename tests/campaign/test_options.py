@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
-from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign, Explanation
 from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Data
@@ -114,9 +114,15 @@ def finding_of(
     machine: Machine,
     case: Case,
     *,
-    explained: str = "",
+    explained: str | Explanation = "",
     mechanisms: Mapping[str, Mapping[str, str]] = {},
 ) -> Finding:
+    """The one finding; a name of `explained` is that of a check or a symptom."""
+
+    def by_name(shown: Divergence, _case: Case, /, *, evidence: Mapping[str, str] = {}) -> object:
+        del evidence
+        return explained in {shown.check, shown.symptom}
+
     corpus = Corpus(root)
     corpus.prepare()
     campaign = Campaign(
@@ -124,7 +130,7 @@ def finding_of(
         backends={"ddp": machine},
         execute=machine.execute,
         corpus=corpus,
-        explanation=lambda shown, _case, **_: explained in {shown.check, shown.symptom},
+        explanation=by_name if isinstance(explained, str) else explained,
         mechanisms={"ddp": mechanisms},
     )
     list(run(campaign, [(0, case)]))
@@ -167,7 +173,7 @@ def test_an_option_does_not_decide_where_a_known_failure_may_hide_the_fault(tmp_
             return super().execute(case, backend, options) if first else failure
 
     case = a_case(replication=Replication(gradient_as_bucket_view=True))
-    assert "decided_by" not in finding_of(tmp_path, Failing(), case, explained=Symptom.EXCEPTION).evidence
+    assert "decided_by" not in finding_of(tmp_path, Failing(), case, explained="completion").evidence
 
 
 def test_a_finding_names_the_mechanism_of_the_framework_that_decides_it(tmp_path: Path) -> None:
@@ -287,18 +293,8 @@ def test_an_option_decides_too_where_another_option_may_decide_the_fault_that_is
     def explanation(shown: Divergence, _case: Case, /, *, evidence: Mapping[str, str] = {}) -> object:
         return "spelling.host_backward=True" in evidence.get("decided_by", "") and shown.check
 
-    corpus, machine = Corpus(tmp_path), OfTwoOptions("")
-    corpus.prepare()
-    campaign = Campaign(
-        name="one",
-        backends={"ddp": machine},
-        execute=machine.execute,
-        corpus=corpus,
-        explanation=explanation,
-    )
     case = a_case(spelling=Spelling(no_broadcast=True, host_backward=True))
-    list(run(campaign, [(0, case)]))
-    (finding,) = corpus.findings()
+    finding = finding_of(tmp_path, OfTwoOptions(""), case, explained=explanation)
     decided = finding.evidence.get("decided_by", "").split(", ")
     assert ("spelling.no_broadcast=True" in decided) is decides
 
