@@ -16,6 +16,7 @@ from generators.cases import case_at, cases
 OPTIONS = ("by_older_name", "embeddings_resting", "ignored", "kept_between", "prefetched")
 
 
+@pytest.mark.long
 def test_the_features_of_replicas_are_drawn_in_all_their_forms() -> None:
     drawn = [case_at(0, index, paths=("replicated",), max_world_size=4) for index in range(250)]
     used = [feature for case in drawn for feature in case.training_features]

@@ -88,6 +88,7 @@ def run(
     )
 
 
+@pytest.mark.long
 def test_what_the_release_changed_is_compared_with_what_the_list_knows(
     tmp_path: Path, known: Sequence[KnownFault], places: list[Release]
 ) -> None:
