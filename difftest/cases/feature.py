@@ -34,7 +34,8 @@ class Spelled:
     `before` where a step has its batch and not run; `update` before the optimizer's step, and `after` behind
     `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind. `forwards_first`:
     behind the last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
-    itself. `penalty` is the factor of the squares of the output's slope along the inputs, beside the loss.
+    itself. `penalty` is the factor of the squares of the output's slope along the inputs, beside the loss;
+    with `forward_mode` of its derivative along a direction, which the forward pass gives too.
     `in_place`: residual blocks add their input to what their layers give, in place.
     """
 
@@ -54,6 +55,7 @@ class Spelled:
     reentrant: bool = False
     forwards_first: str = ""
     penalty: str = ""
+    forward_mode: str = ""
     in_place: bool = False
 
 

@@ -44,12 +44,16 @@ SHARDED, TENSOR = "dp_shard", "tp"
 
 OFTEN = (
     (6, "gradient_penalty"),
+    (4, "forward_derivative"),
     (3, "parameter_hooks"),
-    (3, "added_in_place"),
+    (6, "added_in_place"),
     (2, "empty_group"),
     (2, "evaluated_before_update"),
 )
 """The features of such steps, with their weights."""
+
+DERIVATIVES = ("gradient_penalty", "forward_derivative")
+"""Those that have a derivative in the loss."""
 
 BESIDE = ("gradient_penalty", "parameter_hooks", "schedule", "weight_decay", "implementation", "amsgrad")
 """The features that one of them may have beside it."""
@@ -105,7 +109,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
             state = msgspec.structs.replace(state, options={**state.options, "form": "flattened"})
         kept = [feature for feature in case.training_features if feature.name == "empty_group"]
         case = msgspec.structs.replace(case, features=(*kept, state))
-    if has(case, "gradient_penalty") and case.layout.mesh.names == ("dp",) and draw(sometimes(one_in=3)):
+    if has(case, *DERIVATIVES) and case.layout.mesh.names == ("dp",) and draw(sometimes(one_in=3)):
         case = msgspec.structs.replace(case, replication=Replication(static_graph=True))
     return draw(_sharded(case=case)) if SHARDED in case.layout.mesh.names else case
 

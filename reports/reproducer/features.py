@@ -47,6 +47,7 @@ def merged(case: Case) -> Spelled:
         reentrant=any(piece.reentrant for piece in used),
         forwards_first=next(filter(None, (piece.forwards_first for piece in used)), ""),
         penalty=next(filter(None, (piece.penalty for piece in used)), ""),
+        forward_mode=next(filter(None, (piece.forward_mode for piece in used)), ""),
         in_place=any(piece.in_place for piece in used),
     )
 

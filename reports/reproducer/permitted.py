@@ -33,8 +33,20 @@ OF_OWN_MODULES = frozenset(
 BELOW = frozenset(
     {
         *("Tensor", "ReduceOp", "_XLAC", "_pytree", "_world", "amp", "aten", "autograd", "default_generator"),
-        *("distributed", "distributed_c10d", "fft", "func", "functional", "graph", "linalg", "lr_scheduler"),
-        *("masked", "nn", "ops", "optim", "parallel", "random", "signal", "special", "swa_utils", "utils"),
+        *("distributed", "distributed_c10d", "fft", "forward_ad", "func", "functional", "graph", "linalg"),
+        *(
+            "lr_scheduler",
+            "masked",
+            "nn",
+            "ops",
+            "optim",
+            "parallel",
+            "random",
+            "signal",
+            "special",
+            "swa_utils",
+            "utils",
+        ),
         *("windows", "_op_dispatcher", "runtime", "core", "xla_model", "spmd", "experimental", "metrics"),
     }
 )

@@ -11,12 +11,15 @@ from difftest.cases.feature import has
 from difftest.cases.features.gradient_penalty import Options
 from generators.cases import case_at, cases
 
-FEATURES = ("gradient_penalty", "parameter_hooks", "added_in_place", "empty_group", "evaluated_before_update")
+FEATURES = (
+    *("gradient_penalty", "forward_derivative", "parameter_hooks", "added_in_place", "empty_group"),
+    "evaluated_before_update",
+)
 
 
 @pytest.mark.long
 def test_every_feature_of_such_steps_is_drawn_on_every_kind_of_mesh() -> None:
-    drawn = [case_at(0, index, paths=("own_steps",), max_world_size=4) for index in range(120)]
+    drawn = [case_at(0, index, paths=("own_steps",), max_world_size=4) for index in range(200)]
     counts = Counter(feature.name for case in drawn for feature in case.training_features)
     assert min(counts[name] for name in FEATURES) > 3
     assert counts["state_dict_options"] > 10

@@ -126,6 +126,17 @@ def undefined(text: str) -> set[str]:
             ],
         ),
         (
+            {"features": (Feature(name="forward_derivative", options={"factor": 0.5, "form": "func"}),)},
+            [
+                "output, slope = torch.func.jvp(model, (x,), (x.relu(),))",
+                "loss = loss + slope.square().sum() * (0.5 /",
+            ],
+        ),
+        (
+            {"features": (Feature(name="forward_derivative", options={"factor": 0.5, "form": "dual"}),)},
+            ["output, slope = torch.autograd.forward_ad.unpack_dual(dual)"],
+        ),
+        (
             {"features": (Feature(name="parameter_hooks", options={"of": "gradient"}),)},
             ["parameter.register_hook(lambda gradient: gradient / 2)"],
         ),

@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "empty_group": {},
     "evaluated_before_update": {},
     "evaluation": {},
+    "forward_derivative": {"factor": 0.5, "form": "dual"},
     "forwards_first": {"backward": "once"},
     "frozen": {"name": "0.weight"},
     "frozen_layers": {"first": 0, "count": 1},
@@ -145,7 +146,8 @@ OF_OTHER_PATHS = (
     *("state_without_optimizer", "frozen_layers_trained", "last_of_bucket_lost", "averaged_early"),
     *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
     *("last_loss_forgotten", "halved_by_own_function", "hooks_without_effect"),
-    *("slope_without_gradient", "parameter_hooks_without_effect", "last_before_empty_group_lost"),
+    *("slope_without_gradient", "derivative_without_gradient"),
+    *("parameter_hooks_without_effect", "last_before_empty_group_lost"),
     *("added_twice", "gradients_of_a_metric"),
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""

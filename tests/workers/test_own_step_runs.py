@@ -12,6 +12,7 @@ from sharded_cases import S0, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
 from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh, Placement, Placements, Shard
@@ -40,10 +41,13 @@ MODEL = Model(
         Linear(inputs=8, outputs=4),
     )
 )
+NORMALIZED = Model(layers=(Linear(inputs=6, outputs=8), LayerNorm(width=8), Linear(inputs=8, outputs=4)))
 CUT: dict[str, Placement] = {"0.weight": S0, "0.bias": S0, "2.0.weight": Shard(1)}
 Options: TypeAlias = Mapping[str, FeatureOption]
 PENALTY: Options = {"factor": 0.5}
 HOOKS: Options = {"of": "gradient"}
+DUAL: Options = {"factor": 0.5, "form": "dual"}
+FUNCTION: Options = {"factor": 0.5, "form": "func"}
 
 
 def with_step(
@@ -51,13 +55,14 @@ def with_step(
     feature: str,
     options: Options,
     beside: Options | None = None,
+    model: Model = MODEL,
     **parts: Any,  # noqa: ANN401  a case's
 ) -> Case:
     """Replicated, sharded, or cut by `tp`; `beside`: with `state_dict_options` too."""
     placed: dict[str, Placements] = {"": (S0,)} if axis == "dp_shard" else {}
     placed |= {name: (at,) for name, at in CUT.items()} if axis == "tp" else {}
     batch: Placements = (R,) if axis == "tp" else (S0,)
-    case = a_sharded_case(Mesh(((axis, 2),)), batch, placed, model=MODEL, training=STEPS)
+    case = a_sharded_case(Mesh(((axis, 2),)), batch, placed, model=model, training=STEPS)
     used: tuple[Feature, ...] = (Feature(name=feature, options={**options}),)
     if beside:
         used = (*used, Feature(name="state_dict_options", options={**beside}))
@@ -68,6 +73,7 @@ KEPT = Sharding(kept_in_step=True, wrapped="layers")
 AGREEING = {
     DDP: (
         with_step("dp", "gradient_penalty", PENALTY),
+        with_step("dp", "forward_derivative", DUAL),
         with_step("dp", "parameter_hooks", HOOKS),
         with_step("dp", "parameter_hooks", {"of": "sum"}),
         with_step("dp", "added_in_place", {}),
@@ -95,6 +101,30 @@ KNOWN = {
         DDP,
         with_step("dp", "gradient_penalty", PENALTY, replication=Replication(static_graph=True)),
         "replication.static_graph=True",
+    ),
+    "forward_mode_in_ddp_again": (DDP, with_step("dp", "forward_derivative", FUNCTION), ""),
+    "forward_mode_in_ddp": (
+        DDP,
+        with_step("dp", "forward_derivative", DUAL, replication=Replication(static_graph=True)),
+        "",
+    ),
+    "forward_mode_in_fsdp": (FSDP, with_step("dp_shard", "forward_derivative", FUNCTION), ""),
+    "dual_numbers_in_fsdp": (
+        FSDP,
+        with_step("dp_shard", "forward_derivative", DUAL, sharding=Sharding(wrapped="layers")),
+        "",
+    ),
+    "dual_numbers_in_fsdp1": (
+        "torch_fsdp1",
+        with_step("dp_shard", "forward_derivative", DUAL, sharding=Sharding(wrapped="layers")),
+        "",
+    ),
+    "forward_mode_in_tensor_parallelism": (TP, with_step("tp", "forward_derivative", DUAL), ""),
+    "forward_mode_on_dtensor": ("torch_dtensor", with_step("dp", "forward_derivative", FUNCTION), ""),
+    "layer_norm_in_forward_mode": (
+        DDP,
+        with_step("dp", "forward_derivative", DUAL, model=NORMALIZED),
+        "feature.forward_derivative",
     ),
     "parameter_hook_in_fsdp": (
         FSDP,

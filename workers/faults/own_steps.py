@@ -13,6 +13,7 @@ from workers.training.features import (
     added_in_place,
     empty_group,
     evaluated_before_update,
+    forward_derivative,
     gradient_penalty,
     parameter_hooks,
 )
@@ -26,6 +27,20 @@ def slope_without_gradient(session: Session, _case: Case, _rank: int) -> Session
     """So that the penalty trains nothing."""
     right = gradient_penalty.slope_of
     gradient_penalty.slope_of = lambda inputs, output: right(inputs, output).detach()
+    return session
+
+
+@of_feature("forward_derivative", about="a derivative of forward mode counts as a number", paths=PATHS)
+def derivative_without_gradient(session: Session, _case: Case, _rank: int) -> Session:
+    """So that its term trains nothing."""
+    of_own: Any = forward_derivative
+    right = of_own.call
+
+    def detached(*given: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401  as what it replaces
+        output, term = right(*given)
+        return output, term.detach()
+
+    of_own.call = detached
     return session
 
 

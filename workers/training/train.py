@@ -207,7 +207,7 @@ class _Run:
 
     def _require_one_by_one(self) -> None:
         """`UnsupportedError` where a backward pass is to wait or to be differentiated, and is no function."""
-        if self.features.forwards_first or self.features.penalty:
+        if self.features.forwards_first or self.features.call:
             does = "wait" if self.features.forwards_first else "be differentiated"
             msg = f"forward and backward of the parts are one function here; no backward pass can {does}"
             raise UnsupportedError(msg)
@@ -312,13 +312,17 @@ class _Run:
 
         `rows` are those of a part that is a batch of its own.
         """
-        penalty = self.features.penalty if torch.is_grad_enabled() else None
-        inputs = inputs.requires_grad_() if penalty else inputs
+        call = self.features.call if torch.is_grad_enabled() else None
+        named = dict(zip(part.extras, extras, strict=True))
         with self.session.observe("forward", self.module), self._replacements(step, rows):
-            outputs = self.module(inputs, dict(zip(part.extras, extras, strict=True)))
+            outputs, term = (
+                call(lambda given: self.module(given, named), inputs, part.count)
+                if call
+                else (self.module(inputs, named), None)
+            )
             output = made.first_floats(outputs)
             loss = self._part_loss(step, outputs, output, targets, part.count)
-            loss = loss + penalty(inputs, output, part.count) if penalty else loss
+            loss = loss if term is None else loss + term
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
         own, share = self.case.model.own, targets.shape[0] / len(part.inputs)
         further = further_results(own, outputs, share, apart=self.session.apart) if own else {}

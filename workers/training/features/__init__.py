@@ -81,7 +81,9 @@ def state_of(state: State) -> State:
 
 Act: TypeAlias = Callable[[TrainingProgress], None]
 
-Penalty: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
+Model: TypeAlias = Callable[[Tensor], Tensor]
+
+Call: TypeAlias = Callable[[Model, Tensor, int], tuple[Tensor, Tensor]]
 
 
 def _nothing(_progress: TrainingProgress) -> None: ...
@@ -105,8 +107,8 @@ class Hooks:
     * `reads_values`: whether torch_xla reads values on the host for it, within a step. That is reported.
     * `forwards_first`: the forward passes of all parts come before the first backward pass. Then the sum of
       the losses is differentiated `once`, or `each` of them by itself.
-    * `penalty(inputs, output, count)`: what is added to the loss of a part, of what the module was given and
-      its output, which have a gradient; the loss is divided by `count`. Nothing where gradients are off.
+    * `call(model, inputs, count) -> output, term`: a forward pass of a part, and what is added to its loss,
+      which is divided by `count`. Not where gradients are off.
     """
 
     place: Callable[[nn.Module], nn.Module] = lambda module: module
@@ -121,7 +123,7 @@ class Hooks:
     leaves_device: bool = False
     reads_values: bool = False
     forwards_first: Literal["", "once", "each"] = ""
-    penalty: Penalty | None = None
+    call: Call | None = None
 
 
 class Behaviour(Protocol):
@@ -197,9 +199,9 @@ class Features:
         return next(filter(None, (hooks.forwards_first for hooks in self.used)), "")
 
     @property
-    def penalty(self) -> Penalty | None:
-        """What is added to the loss of a part; None where nothing is."""
-        return next(self._of("penalty"), None)
+    def call(self) -> Call | None:
+        """A forward pass that gives a term of the loss too; None where it is the module's alone."""
+        return next(self._of("call"), None)
 
     def leave_device(self) -> bool:
         """Whether one of them sends tensors to the host by design."""

@@ -9,22 +9,27 @@ import torch
 from torch import Tensor
 
 from difftest.cases.features.gradient_penalty import Options
-from workers.training.features import Hooks
+from workers.training.features import Hooks, Model
 
 
 def hooks(options: Options) -> Hooks:
     """Added to the loss of each part."""
-    return Hooks(penalty=partial(penalty, options.factor))
+    return Hooks(call=partial(call, options.factor))
 
 
 equal = hooks
 
 
-def penalty(factor: float, inputs: Tensor, output: Tensor, count: int) -> Tensor:
-    """`factor` times the sum of the squares of the slope, divided by the `count` that divides the loss."""
-    slope = slope_of(inputs, output)
-    slope = slope if slope.dtype == torch.float64 else slope.float()
-    return slope.square().sum() * (factor / count)
+def call(factor: float, model: Model, inputs: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The output, and `factor` times the sum of the squares of the slope, divided by `count`."""
+    output = model(inputs.requires_grad_())
+    return output, squares(slope_of(inputs, output)) * (factor / count)
+
+
+def squares(derivative: Tensor) -> Tensor:
+    """The sum of the squares, in at least float32."""
+    wide = derivative if derivative.dtype == torch.float64 else derivative.float()
+    return wide.square().sum()
 
 
 def slope_of(inputs: Tensor, output: Tensor) -> Tensor:
