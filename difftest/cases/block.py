@@ -11,7 +11,8 @@ from typing import ClassVar, TypeAlias, cast
 import msgspec
 
 from difftest.cases import blocks
-from difftest.cases.layer import Parameters
+from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import Argument, Arguments, BuildingBlock
 from difftest.cases.schema import Schema
 
@@ -44,10 +45,12 @@ class Declared:
 class BlockArguments(Schema, frozen=True):
     """The sizes and options of a block, and what follows from them.
 
-    `WEIGHT` is how often the block is drawn, compared with the others.
+    `WEIGHT` is how often the block is drawn, compared with the others. `CONTROL_FLOW`: it calls `scan` or the
+    like, which the reference replaces by loops.
     """
 
     WEIGHT: ClassVar[int] = 2
+    CONTROL_FLOW: ClassVar[bool] = False
 
     @classmethod
     def drawn(cls, unit: int) -> Choices:
@@ -84,6 +87,12 @@ def layer(name: str, arguments: Arguments) -> BuildingBlock:
         positions=made.positions,
         rowwise=made.rowwise,
     )
+
+
+def calls_control_flow(layers: tuple[Layer, ...]) -> bool:
+    """Whether a block among the layers, or inside them, does."""
+    blocks = (layer for _, layer in walk(layers) if isinstance(layer, BuildingBlock))
+    return any(arguments_of(block.block).CONTROL_FLOW for block in blocks)
 
 
 def linear(name: str, outputs: int, inputs: int, *, bias: bool = False) -> Parameters:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from difftest.cases.block import calls_control_flow
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import Argument, BuildingBlock
@@ -38,6 +39,8 @@ def blocks(case: Case) -> Iterator[tuple[str, BuildingBlock]]:
 
 def refusal(case: Case) -> str | None:
     """Why a script cannot have all blocks of a case; None if it can."""
+    if calls_control_flow(case.model.layers):
+        return "a script's reference would call the same control flow of torch; replay runs the case again"
     kinds = {(layer.block, tuple(layer.arguments.items())) for _, layer in blocks(case)}
     if len({block for block, _ in kinds}) < len(kinds):
         return "the case has a building block twice with different arguments, and a script can have it once"

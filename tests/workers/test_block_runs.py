@@ -13,6 +13,9 @@ from difftest.cases import block as blocks
 from difftest.cases.blocks import names
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.options import Start
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
 from generators.cases import case_at
 from generators.chances import drawn_from
@@ -22,7 +25,8 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers import faults  # noqa: E402
-from workers.training.blocks import Sizes, module_of, recurrent  # noqa: E402
+from workers.own import loops  # noqa: E402
+from workers.training.blocks import Sizes, linear_recurrence, module_of, recurrent  # noqa: E402
 
 SEQUENCE = 8
 OF_TORCH = {"LSTM": torch.nn.modules.rnn.LSTM, "GRU": torch.nn.modules.rnn.GRU}
@@ -37,30 +41,31 @@ def test_a_module_has_the_tensors_and_the_shapes_that_its_block_declares(
 ) -> None:
     layer = blocks.layer(name, data.draw(drawn_from(blocks.arguments_of(name).drawn(2))))
     sequence = SEQUENCE if layer.positions else 0
-    with mock.patch.object(recurrent, "CELLS", OF_TORCH):
+    compiled = mock.patch.object(linear_recurrence, "_higher_order_ops", loops)
+    with mock.patch.object(recurrent, "CELLS", OF_TORCH), compiled:
         module = module_of(name, layer.arguments, Sizes(sequence=sequence, rounded=torch.float32))
-    assert {n: tuple(p.shape) for n, p in module.named_parameters()} == dict(layer.parameters)
-    assert {n: tuple(b.shape) for n, b in module.named_buffers()} == dict(layer.held_buffers)
-    assert {n for n, b in module.named_buffers() if not b.is_floating_point()} == set(layer.counters)
-    lead = (3, sequence) if sequence else (3,)
-    module = module.double()
-    fed = (
-        torch.zeros(lead, dtype=torch.int64) if layer.vocabulary else torch.rand(*lead, layer.inputs).double()
-    )
-    assert tuple(module(fed).shape) == (*lead, layer.outputs)
+        assert {n: tuple(p.shape) for n, p in module.named_parameters()} == dict(layer.parameters)
+        assert {n: tuple(b.shape) for n, b in module.named_buffers()} == dict(layer.held_buffers)
+        assert {n for n, b in module.named_buffers() if not b.is_floating_point()} == set(layer.counters)
+        lead = (3, sequence) if sequence else (3,)
+        module = module.double()
+        ids = torch.zeros(lead, dtype=torch.int64)
+        fed = ids if layer.vocabulary else torch.rand(*lead, layer.inputs).double()
+        assert tuple(module(fed).shape) == (*lead, layer.outputs)
 
 
-def drawn(block: str, axis: str) -> Case:
-    """The first generated case of a block on a mesh of two ranks of one axis, in float32.
+def drawn(block: str, axis: str, **arguments: str) -> Case:
+    """The first generated case of a block with these arguments on two ranks of one axis, in float32.
 
-    It is not clipped and takes no usual form, in which the ledger knows faults, whatever the model.
+    It is not clipped, and has no usual form or start, in which the ledger knows faults, whatever the model.
     """
     for index in range(400):
         case = case_at(7, index, paths=("blocks",), max_world_size=2)
-        held = {layer.block for layer in case.model.layers if isinstance(layer, BuildingBlock)}
-        if held == {block} and case.layout.mesh.axes == ((axis, 2),) and case.dtype == "float32":
+        held = [layer for layer in case.model.layers if isinstance(layer, BuildingBlock)]
+        fits = all(one.block == block and arguments.items() <= one.arguments.items() for one in held)
+        if held and fits and case.layout.mesh.axes == ((axis, 2),) and case.dtype == "float32":
             training = msgspec.structs.replace(case.training, clip_norm=None)
-            return msgspec.structs.replace(case, training=training, spelling=msgspec.UNSET)
+            return msgspec.structs.replace(case, training=training, spelling=msgspec.UNSET, start=Start())
     pytest.fail(f"no case of {block} on {axis}")
 
 
@@ -85,3 +90,13 @@ def test_a_wrong_buffer_is_found_by_the_check_of_buffers_alone(backend: str) -> 
     outcome = sandbox.run(case, backend, options={faults.VARIABLE: "buffer_grows"})
     shown = compare(case, backend, "any", oracle_trace(case), outcome).divergences
     assert {divergence.check for divergence in shown} == {"buffers"}
+
+
+def test_the_gradient_that_scan_loses_is_found_and_known() -> None:
+    case = drawn("linear_recurrence", "dp", function="scan")
+    shown = compare(
+        case, "torch_ddp", "torch", oracle_trace(case), sandbox.run(case, "torch_ddp")
+    ).divergences
+    entry = read_ledger().entry(shown[0], case, utc_today())
+    assert entry
+    assert entry.upstream.endswith("scan_gradient.py")

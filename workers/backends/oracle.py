@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from difftest.cases import numbers
+from difftest.cases.block import calls_control_flow
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
@@ -66,7 +67,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.training.session import Session
 
     reference_kernels.replaced()
-    if case.model.own:
+    if case.model.own or calls_control_flow(case.model.layers):
         loops.replaced()
     alone = replicated(case.unsharded().layout.mesh)
 

@@ -1,4 +1,4 @@
-"""The gradient of `scan` is wrong for a parameter that its body closes over.
+"""The gradient of `scan` lacks what goes through its state, as here that of a parameter that its body closes over.
 
 A recurrence `state = tanh(decay * state + row)` as a loop and by `scan` gives the same results, and other
 gradients of `decay`. torch 2.9.0. Exits 0 while the fault is there.
