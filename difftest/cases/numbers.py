@@ -42,7 +42,8 @@ class Batch:
     output's shape for mse; for cross_entropy they are class ids without the last dim, `IGNORE_INDEX` where
     there is none. `count` divides the summed loss: the number of target values that are not ignored. `extras`
     are what single layers read, by name: segment ids `segments` (rows, sequence), and `mask PATH` for every
-    layer that reads a mask, in the shape of its input.
+    layer that reads a mask, in the shape of its input. Where a pipeline's stages are given more than inputs,
+    they have its `factors` and `offsets` (rows).
     """
 
     inputs: Floats | Integers
@@ -88,6 +89,7 @@ def batch(case: Case, step: int) -> Batch:
     )
     extras: dict[str, Floats | Integers] = {"segments": _segments(case, rng)} if case.model.segments else {}
     extras |= {f"mask {path}": _mask(case, layer, step) for path, layer in case.model.masked.items()}
+    extras |= _beside(case, step)
     return Batch(inputs=inputs, targets=targets, count=count, extras=extras)
 
 
@@ -187,6 +189,17 @@ def _segments(case: Case, rng: np.random.Generator) -> Integers:
         case.model.sequence, MOST_SEGMENTS
     )
     return np.cumsum(steps, axis=1)
+
+
+def _beside(case: Case, step: int) -> Mapping[str, Floats]:
+    """What a pipeline's stages are given beside their inputs (rows), of which some forms have equal rows."""
+    beside = case.staged.beside if case.staged else "nothing"
+    names = {"nothing": (), "pair": ("factors", "offsets")}.get(beside, ("factors",))
+    rows, rng = case.data.batch, random(case, f"beside {step}")
+    drawn = rng.uniform(0.5, 1.5, (len(names), rows if beside in {"rows", "pair"} else 1))
+    return {
+        name: round_to(case.dtype, np.broadcast_to(one, rows)) for name, one in zip(names, drawn, strict=True)
+    }
 
 
 def fan_in(shape: tuple[int, ...]) -> int:

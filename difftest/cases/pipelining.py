@@ -18,6 +18,10 @@ Schedule: TypeAlias = Literal[
 ]
 Handed: TypeAlias = Literal["tensor", "view", "two", "unused", "integers", "strided", "passed_on", "learned"]
 Evaluated: TypeAlias = Literal["never", "first", "later"]
+Beside: TypeAlias = Literal["nothing", "rows", "pair", "one_row", "number"]
+
+OPTIONS = ("schedule", "hands", "scaled", "evaluated", "beside")
+"""The fields whose values have names."""
 
 SINGLE: tuple[Schedule, ...] = ("GPipe", "1F1B")
 """The schedules in which every rank has one stage."""
@@ -43,6 +47,9 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
       torch's default. Otherwise it is a sum.
     * `evaluated`: whether the batch of a step is evaluated ahead of it, by `schedule.eval`: `never`, ahead of
       the `first` step and the others, or of `later` ones alone.
+    * `beside`: what every stage is given by keyword beside its inputs. Each layer is given its input times
+      the factor of its row: one for each of the `rows`; a `pair` of tensors, the factors and what is added
+      to the products; `one_row` for all; or a `number`, a tensor without dims.
 
     `ValueError` if the cuts are not in ascending order, or a number is out of range.
     """
@@ -53,6 +60,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hands: Handed = "tensor"
     scaled: bool = False
     evaluated: Evaluated = "never"
+    beside: Beside = "nothing"
 
     def __post_init__(self) -> None:
         if not 1 <= self.microbatches <= MOST_MICROBATCHES:
@@ -107,8 +115,9 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def settings(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """What is not as it usually is, as `name=value`, with the fields that make it so."""
-        plain = "GPipe" if self.schedule in SINGLE else "LoopedBFS"
-        usual: dict[str, Any] = {"schedule": plain, "hands": "tensor", "scaled": False, "evaluated": "never"}
-        for name, value in usual.items():
+        plain: Schedule = "GPipe" if self.schedule in SINGLE else "LoopedBFS"
+        usual = Pipeline(schedule=plain)
+        for name in OPTIONS:
+            value = getattr(usual, name)
             if (own := getattr(self, name)) != value:
                 yield f"{name}={own}", {name: value}

@@ -10,7 +10,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Placements, Shard
 from difftest.cases.options import Feature, field_resets
-from difftest.cases.pipelining import AXIS
+from difftest.cases.pipelining import AXIS, OPTIONS
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 
@@ -119,16 +119,12 @@ def _buffers(case: Case) -> int:
     return sum(layer.BUFFERS + len(layer.buffers()) for _, layer in walk(case.model.layers))
 
 
-PIPELINED = ("schedule", "hands", "scaled", "evaluated")
-"""The options of a pipeline that entries of the ledger name."""
-
-
 def _wrapping(case: Case) -> Iterator[str]:
     """What wrappers are told that is not at its default, as `sharding.synced=every`."""
     for part, options in case.wrapping.items():
         yield from (f"{part}.{name}" for name, _ in field_resets(options))
     if pipeline := case.staged:
-        yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in PIPELINED)
+        yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in OPTIONS)
         if pipeline.microbatches < case.layout.mesh.size(AXIS):
             yield "pipeline.microbatches=few"
 

@@ -15,7 +15,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Replication, Start
-from difftest.cases.pipelining import AXIS, FOLDED, SINGLE, Handed, Pipeline, Schedule
+from difftest.cases.pipelining import AXIS, FOLDED, SINGLE, Beside, Handed, Pipeline, Schedule
 from generators import features as training_features
 from generators import layouts as places
 from generators import models as shapes
@@ -71,6 +71,8 @@ HANDED: tuple[tuple[int, Handed], ...] = (
     (3, "passed_on"),
     (3, "learned"),
 )
+
+BESIDE: tuple[tuple[int, Beside], ...] = ((3, "rows"), (3, "pair"), (1, "one_row"), (1, "number"))
 
 OF_NUMBERS = ("two", "passed_on", "learned")
 """Not where a model is given token ids."""
@@ -184,7 +186,8 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if plain and draw(sometimes(one_in=6)):
         feature = training_features.drawn(draw, "input_hooks", case)
         case = msgspec.structs.replace(case, features=(feature,))
-    return draw(_evaluated(case=case)) if draw(sometimes(one_in=20)) else case
+    case = draw(_evaluated(case=case)) if draw(sometimes(one_in=20)) else case
+    return draw(_with_beside(case=case)) if not exact and draw(sometimes(one_in=5)) else case
 
 
 @st.composite
@@ -193,6 +196,14 @@ def _evaluated(draw: st.DrawFn, *, case: Case) -> Case:
     assert case.staged  # noqa: S101  every case of this path has stages
     when = draw(weighted((1, "first"), (2, "later")))
     return msgspec.structs.replace(case, pipeline=msgspec.structs.replace(case.staged, evaluated=when))
+
+
+@st.composite
+def _with_beside(draw: st.DrawFn, *, case: Case) -> Case:
+    """With what every stage is given by keyword."""
+    assert case.staged  # noqa: S101  every case of this path has stages
+    pipeline = msgspec.structs.replace(case.staged, beside=draw(weighted(*BESIDE)))
+    return msgspec.structs.replace(case, pipeline=pipeline)
 
 
 def _hybrid(case: Case) -> Case:

@@ -57,9 +57,10 @@ def test_a_script_has_the_stages_of_its_case(case: Case, lines: list[str]) -> No
     assert [line for line in lines if line not in text] == []
 
 
-def test_clipping_and_shards_over_stages_have_no_script() -> None:
+def test_clipping_shards_and_keywords_of_stages_have_no_script() -> None:
     clipped = piped(training=Training(clip_norm=1.0))
     assert refusal(clipped, "torch_pipeline") == "no template clips over stages"
+    assert "more than their inputs" in (refusal(piped(beside="rows"), "torch_pipeline") or "")
     assert "wraps them in DDP" in (refusal(piped(("dp_shard", 2)), "torch_pipeline") or "")
     assert "cannot write" in (refusal(piped(), "torch_ddp") or "")
 

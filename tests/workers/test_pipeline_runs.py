@@ -93,6 +93,38 @@ def test_two_stages_a_rank_agree(schedule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schedule", "cuts", "hands"), [("1F1B", (3,), "learned"), ("InterleavedZeroBubble", FOUR, "two")]
+)
+def test_stages_that_are_given_a_factor_for_each_row_agree(
+    schedule: str, cuts: tuple[int, ...], hands: str
+) -> None:
+    assert_agrees(piped(schedule=schedule, cuts=cuts, hands=hands, beside="rows", evaluated="later"))
+
+
+def test_each_rank_of_a_data_axis_is_given_the_factors_of_its_rows() -> None:
+    training = msgspec.structs.replace(STEPS, accumulation=2)
+    mesh = Mesh((("pp", 2), ("dp_shard", 2)))
+    assert_agrees(piped(mesh, (R, S0), schedule="1F1B", beside="rows", training=training))
+
+
+@pytest.mark.parametrize(
+    ("beside", "name"),
+    [
+        ("pair", "pipeline_keyword_of_a_tuple"),
+        ("one_row", "pipeline_keyword_of_one_row"),
+        ("number", "pipeline_keyword_without_dims"),
+    ],
+)
+def test_what_stages_cannot_be_given_by_keyword_is_known(beside: str, name: str) -> None:
+    case = piped(beside=beside)
+    assert_agrees(case.unsharded())
+    (first,) = compare(case, BACKEND, "torch", oracle_trace(case), sandbox.run(case, BACKEND)).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith(f"{name}.py")
+
+
+@pytest.mark.parametrize(
     ("axis", "sharded", "schedule", "cuts"),
     [
         ("dp", None, "1F1B", (3,)),
@@ -224,6 +256,7 @@ def test_layers_with_hooks_agree_in_one_step_and_keep_them_in_the_next_which_is_
     [
         ("microbatches_swapped", {}),
         ("microbatches_not_divided", {"scaled": True}),
+        ("beside_swapped", {"beside": "rows"}),
         ("stale_stages", {}),
         ("second_output_stale", {"hands": "two"}),
     ],

@@ -43,7 +43,28 @@ def microbatches_swapped(session: Session, case: Case, _rank: int) -> Session:
 
     def staged(module: nn.Module, parts: Sequence[Sequence[Tensor]], loss: Loss) -> Any:  # noqa: ANN401
         moved = [
-            (inputs, targets.roll(len(targets) // pipeline.microbatches, 0)) for inputs, targets in parts
+            (inputs, targets.roll(len(targets) // pipeline.microbatches, 0), *beside)
+            for inputs, targets, *beside in parts
+        ]
+        return run(module, moved, loss)
+
+    return replace(session, staged=staged)
+
+
+@_of_stages(
+    about="what a microbatch has beside its inputs is that of another one",
+    reaches=lambda _case, pipeline: pipeline.microbatches > 1 and pipeline.beside in {"rows", "pair"},
+)
+def beside_swapped(session: Session, case: Case, _rank: int) -> Session:
+    """Each has that of the one before."""
+    run, pipeline = session.staged, case.staged
+    if run is None or pipeline is None:
+        return session
+
+    def staged(module: nn.Module, parts: Sequence[Sequence[Tensor]], loss: Loss) -> Any:  # noqa: ANN401
+        moved = [
+            (inputs, targets, *(one.roll(len(one) // pipeline.microbatches, 0) for one in beside))
+            for inputs, targets, *beside in parts
         ]
         return run(module, moved, loss)
 
@@ -97,8 +118,8 @@ def second_output_stale(session: Session, _case: Case, _rank: int) -> Session:
 
     right, before = StageModule.forward, dict[int, Tensor]()
 
-    def forward(stage: StageModule, *inputs: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
-        output = right(stage, *inputs)
+    def forward(stage: StageModule, *inputs: Tensor, **beside: Any) -> Any:  # noqa: ANN401  a tensor, or two
+        output = right(stage, *inputs, **beside)
         if not isinstance(output, tuple):
             return output
         stale = before.get(id(stage), output[0])

@@ -17,7 +17,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
 from difftest.judge.outcome import Sharded
 from workers.torch.process_groups import Member, dtype_of
-from workers.training.modules import Chain
+from workers.training.modules import Adjusted
 from workers.training.pieces import full
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ Wrap: TypeAlias = Callable[["StageModule"], nn.Module]
 
 HALF = 0.5
 
+BESIDE = ("factors", "offsets")
+"""What stages may be given by keyword, in this order."""
 
-class StageModule(Chain):
+
+class StageModule(Adjusted):
     """The layers of one stage, with the names that they have in the model."""
 
     def __init__(self, layers: Mapping[str, nn.Module], hands: Handed, *, first: bool, last: bool) -> None:
@@ -38,15 +41,16 @@ class StageModule(Chain):
             self.add_module(name, layer)
         self.hands, self.first, self.last = hands, first, last
 
-    def forward(self, *inputs: Tensor) -> Any:  # type: ignore[override]  # noqa: ANN401  a tensor, or two
+    def forward(self, *inputs: Tensor, beside: Any = ()) -> Any:  # type: ignore[override]  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
         whole = inputs[0] if self.first else self._joined(*inputs)
+        extras = dict(zip(BESIDE, (beside,) if isinstance(beside, Tensor) else beside, strict=False))
         if self.hands == "learned" and not self.last and (bias := self._bias()) is not None:
             *_, linear = self.children()
             with _without(linear, bias):
-                output = super().forward(whole)
+                output = super().forward(whole, extras)
             return output, bias.expand_as(output).contiguous()
-        return self._handed(super().forward(whole), whole)
+        return self._handed(super().forward(whole, extras), whole)
 
     def _joined(self, *inputs: Tensor) -> Tensor:
         """The value that the stage before gave."""
@@ -164,18 +168,19 @@ class RankPipeline:
     ) -> tuple[list[Tensor], Tensor]:
         """Forward and backward of each part's microbatches: the parts' outputs and the loss of all.
 
-        `parts` have the inputs and the targets that this rank is fed.
+        `parts` have the inputs, the targets and what is beside them that this rank is fed.
         """
         self.loss, outputs, losses = loss, list[Tensor](), list[Tensor]()
         last = self.pipeline.stages - 1
-        for inputs, targets in parts:
-            own: list[Tensor] = []
+        for inputs, targets, *extras in parts:
+            own, beside = list[Tensor](), self._beside(extras)
             with self._handshake():
-                self._evaluate(inputs, targets)
+                self._evaluate(inputs, targets, beside)
                 output = self.schedule.step(
                     *([inputs] if 0 in self.own else []),
                     target=targets if last in self.own else None,
                     losses=own,
+                    **beside,
                 )
             if last in self.own:
                 outputs.append(output.detach())
@@ -188,12 +193,22 @@ class RankPipeline:
         distributed.broadcast_object_list(there, source, self.group)
         return there[0], total(there[1])
 
-    def _evaluate(self, inputs: Tensor, targets: Tensor) -> None:
+    def _beside(self, extras: Sequence[Tensor]) -> Mapping[str, Any]:
+        """The keyword of every stage, if it has one, from tensors of all rows."""
+        forms: Mapping[str, Callable[[], Any]] = {
+            "rows": lambda: extras[0],
+            "pair": lambda: tuple(extras),
+            "one_row": lambda: extras[0][:1],
+            "number": lambda: extras[0][0],
+        }
+        return {"beside": forms[self.pipeline.beside]()} if extras else {}
+
+    def _evaluate(self, inputs: Tensor, targets: Tensor, beside: Mapping[str, Any]) -> None:
         """A part of the batch ahead of its step, where the case has it so."""
         if self.pipeline.evaluated == "first" or (self.pipeline.evaluated == "later" and self.begun):
             last = self.pipeline.stages - 1 in self.own
             fed = [inputs] if 0 in self.own else []
-            self.schedule.eval(*fed, target=targets if last else None, losses=list[Tensor]())
+            self.schedule.eval(*fed, target=targets if last else None, losses=list[Tensor](), **beside)
 
     @contextmanager
     def _handshake(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from difftest.cases.draws import Floats
 from difftest.cases.layers import walk
 from difftest.cases.model import Model
 from workers.training.layers import Plan, module_of
-from workers.training.modules import Chain, Opaque, Program
+from workers.training.modules import Adjusted, Chain, Opaque, Program
 
 
 def build(model: Model, weights: Mapping[str, Floats], plan: Plan) -> nn.Module:
@@ -29,7 +29,8 @@ def build(model: Model, weights: Mapping[str, Floats], plan: Plan) -> nn.Module:
         module = Opaque(*modules)
         module.names, module.takes_dict = model.own.inputs, model.own.takes_dict
         return module
-    chain: nn.Module = Program(modules) if model.is_program else Chain(*modules).to(plan.dtypes.own)
+    kind = Adjusted if plan.adjusted else Chain
+    chain: nn.Module = Program(modules) if model.is_program else kind(*modules).to(plan.dtypes.own)
     tie(chain, model)
     chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
     return chain

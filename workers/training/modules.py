@@ -22,9 +22,31 @@ class Chain(nn.Sequential):
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """(batch, [sequence,] width) to the same with the last layer's width."""
         for layer in self:
-            wrapped = getattr(layer, "module", layer)  # FSDP1 puts a wrapper around a block
-            inputs = layer(inputs, extras) if isinstance(wrapped, Reader) else layer(inputs)
+            inputs = _through(layer, inputs, extras)
         return inputs
+
+
+class Adjusted(Chain):
+    """A chain whose layers are given their input times the factor of its row, plus the row's offset.
+
+    As far as there are such extras; token ids stay as they are.
+    """
+
+    def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
+        """As `Chain.forward`."""
+        for layer in self:
+            if inputs.is_floating_point():
+                by_row = (-1, *[1] * (inputs.dim() - 1))
+                inputs = inputs * extras["factors"].view(by_row) if "factors" in extras else inputs
+                inputs = inputs + extras["offsets"].view(by_row) if "offsets" in extras else inputs
+            inputs = _through(layer, inputs, extras)
+        return inputs
+
+
+def _through(layer: nn.Module, inputs: Tensor, extras: Extras) -> Tensor:
+    wrapped = getattr(layer, "module", layer)  # FSDP1 puts a wrapper around a block
+    output: Tensor = layer(inputs, extras) if isinstance(wrapped, Reader) else layer(inputs)
+    return output
 
 
 class Opaque(nn.Sequential):

@@ -35,7 +35,7 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """From an output and its targets to the loss."""
 
 Staged: TypeAlias = Callable[[nn.Module, Sequence[Sequence[Tensor]], Loss], tuple[list[Tensor], Tensor]]
-"""As `Accumulate`, given the loss alone: nobody has the whole model, and a part is its inputs and targets."""
+"""As `Accumulate`, given the loss alone: nobody has the whole model. A part is inputs, targets and extras."""
 
 
 class StageReport(Protocol):

@@ -55,6 +55,7 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
         checkpointing=case.training.checkpointing,
         spelling=forms,
         dispatch=case.dispatched_by,
+        adjusted=case.staged is not None,
         seed=case.seed,
         rounded=getattr(torch, case.dtype),
     )

@@ -19,8 +19,9 @@ class Plan:
     """What layers are built from beside their own data.
 
     `dtypes`: the types of a program's tensors. `checkpointing`: residual blocks are computed again in the
-    backward pass. `spelling`: the forms to take. `dispatch`: how rows reach experts. `seed` is the case's;
-    tensors of a user's module are rounded to `rounded`, the case's dtype.
+    backward pass. `spelling`: the forms to take. `dispatch`: how rows reach experts. `adjusted`: the batch
+    has what the layers of a pipeline are given beside their inputs. `seed` is the case's; tensors of a user's
+    module are rounded to `rounded`, the case's dtype.
     """
 
     sequence: int
@@ -29,6 +30,7 @@ class Plan:
     checkpointing: bool
     spelling: Spelling
     dispatch: Dispatch = field(default_factory=Dispatch)
+    adjusted: bool = False
     seed: int = 0
     rounded: torch.dtype = torch.float32
 
