@@ -31,9 +31,10 @@ class Spelled:
     `around` is a class that is given that of the optimizer, and the arguments `sharded`, but not in the
     reference. Lines: `wrapped` ahead of the first step, in the reference too; `built` when the module is
     made, on the host, and `casts` there where no wrapper does the same; `begun` when the optimizer is made;
-    `before` where a step has its batch and not run; `update` before the optimizer's step, and `after` behind
-    `zero_grad`, whose arguments are `zero`. `reentrant` checkpoints are torch's older kind. `forwards_first`:
-    behind the last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
+    `before` where a step has its batch and not run; `forwarded` ahead of the first backward pass of a step;
+    `update` before the optimizer's step, and `after` behind `zero_grad`, whose arguments are `zero`, or which
+    other lines call (`zeroes`). `reentrant` checkpoints are torch's older kind. `forwards_first`: behind the
+    last forward pass, the losses of all parts are differentiated `once`, as a sum, or `each` by
     itself. `penalty` is the factor of the squares of the output's slope along the inputs, beside the loss;
     with `forward_mode` of its derivative along a direction, which the forward pass gives too.
     `in_place`: residual blocks add their input to what their layers give, in place.
@@ -49,9 +50,11 @@ class Spelled:
     casts: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
+    forwarded: tuple[str, ...] = ()
     update: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     zero: str = ""
+    zeroes: bool = False
     reentrant: bool = False
     forwards_first: str = ""
     penalty: str = ""

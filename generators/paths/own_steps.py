@@ -1,5 +1,6 @@
 """Training steps that people write themselves: penalties on slopes, hooks, metrics, changes in place.
 
+Or loops around them: schedulers of several parts, who sets gradients to zero and when, norms to clip by.
 Any model whose inputs are mostly numbers, replicated, sharded, or with `tp`. Only this path draws these
 features.
 """
@@ -58,6 +59,10 @@ DERIVATIVES = ("gradient_penalty", "forward_derivative")
 BESIDE = ("gradient_penalty", "parameter_hooks", "schedule", "weight_decay", "implementation", "amsgrad")
 """The features that one of them may have beside it."""
 
+OF_LOOPS = ((2, "schedule"), (2, "zeroed_gradients"), (1, "clip_by_infinity_norm"), (1, "optimizer"))
+BESIDE_LOOPS = ("tensor_rate", "schedule")
+"""The features of the loop around the steps, which one of three cases has in their place."""
+
 
 @functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
@@ -111,7 +116,9 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         case = msgspec.structs.replace(case, features=(*kept, state))
     if has(case, *DERIVATIVES) and case.layout.mesh.names == ("dp",) and draw(sometimes(one_in=3)):
         case = msgspec.structs.replace(case, replication=Replication(static_graph=True))
-    return draw(_sharded(case=case)) if SHARDED in case.layout.mesh.names else case
+    case = draw(_sharded(case=case)) if SHARDED in case.layout.mesh.names else case
+    of_loop = training_features.with_features(case=case, often=OF_LOOPS, beside=BESIDE_LOOPS)
+    return draw(of_loop) if draw(sometimes(one_in=3)) else case
 
 
 @st.composite

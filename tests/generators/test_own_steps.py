@@ -15,13 +15,15 @@ FEATURES = (
     *("gradient_penalty", "forward_derivative", "parameter_hooks", "added_in_place", "empty_group"),
     "evaluated_before_update",
 )
+OF_LOOPS = ("schedule", "zeroed_gradients", "clip_by_infinity_norm", "optimizer")
 
 
 @pytest.mark.long
 def test_every_feature_of_such_steps_is_drawn_on_every_kind_of_mesh() -> None:
     drawn = [case_at(0, index, paths=("own_steps",), max_world_size=4) for index in range(200)]
     counts = Counter(feature.name for case in drawn for feature in case.training_features)
-    assert min(counts[name] for name in FEATURES) > 3
+    assert min(counts[name] for name in (*FEATURES, *OF_LOOPS)) > 3
+    assert any(has(case, "schedule") and has(case, "tensor_rate") for case in drawn)
     assert counts["state_dict_options"] > 10
     penalized = [case for case in drawn if has(case, "gradient_penalty")]
     assert {case.layout.mesh.names for case in penalized} >= {("dp",), ("dp_shard",), ("tp",)}
@@ -35,7 +37,7 @@ def test_every_feature_of_such_steps_is_drawn_on_every_kind_of_mesh() -> None:
 @given(cases(paths=("own_steps",)))
 def test_a_case_of_such_steps_is_valid_and_has_one_of_their_features(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
-    assert has(case, *FEATURES)
+    assert has(case, *FEATURES, *OF_LOOPS)
     if has(case, "gradient_penalty"):
         assert Options.drawn(case)
     if case.sharded_by.kept_in_step:

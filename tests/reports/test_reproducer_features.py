@@ -39,6 +39,10 @@ def generated() -> Iterator[Case]:
     return (case for case in drawn if features.refusal(case) is None)
 
 
+LINEAR = "torch.optim.lr_scheduler.LinearLR(optimizer, 0.5, 1.0, 4)"
+COSINE = "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4, 0.0625)"
+
+
 @pytest.mark.long
 def test_the_scripts_of_generated_features_are_python() -> None:
     written = set()
@@ -76,6 +80,22 @@ def test_the_scripts_of_generated_features_are_python() -> None:
                 "optimizer.zero_grad()",
                 "scheduler.step()",
             ],
+        ),
+        (
+            Feature(name="schedule", options={"kind": "unwarmed", "factor": 0.5}),
+            [f"scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [{LINEAR}, {COSINE}], [0])"],
+        ),
+        (
+            Feature(name="zeroed_gradients", options={"by": "model", "place": "forward"}),
+            ["model.zero_grad()", "(loss * scale).backward()"],
+        ),
+        (
+            Feature(name="optimizer", options={"kind": "adagrad", "form": "fused", "rate": 0.5}),
+            ["optimizer = torch.optim.Adagrad(model.parameters(), lr=0.5, fused=True)"],
+        ),
+        (
+            Feature(name="clip_by_infinity_norm", options={"norm": 0.5, "order": 0.0}),
+            ["torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5, norm_type=0.0)", "optimizer.step()"],
         ),
         (Feature(name="zeroed_gradients"), ["optimizer.zero_grad(set_to_none=False)"]),
         (

@@ -275,11 +275,12 @@ def test_the_formula_of_an_optimizer_is_that_of_torchs_class(kind: str) -> None:
     assert torch.allclose(ours, torchs, rtol=1e-7, atol=0.0)
 
 
-@pytest.mark.parametrize("kind", schedule.FORMULAS)
+# torch is wrong in the other kind: known/sequential_lr_of_milestone_zero.py
+@pytest.mark.parametrize("kind", sorted({*schedule.FORMULAS} - {"unwarmed"}))
 def test_the_formula_of_a_schedule_is_that_of_torchs_scheduler(kind: str) -> None:
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=0.125)
-    scheduler = schedule.scheduler(optimizer, kind, 0.75)
+    scheduler = schedule.SCHEDULERS[kind](optimizer, 0.75)
     for step in range(PERIOD + 1):
         assert math.isclose(optimizer.param_groups[0]["lr"], 0.125 * schedule.FORMULAS[kind](0.75, step))
         optimizer.step()

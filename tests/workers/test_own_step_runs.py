@@ -74,6 +74,10 @@ AGREEING = {
     DDP: (
         with_step("dp", "gradient_penalty", PENALTY),
         with_step("dp", "forward_derivative", DUAL),
+        with_step("dp", "zeroed_gradients", {"by": "model", "place": "forward"}),
+        with_step("dp", "schedule", {"kind": "one_cycle", "factor": 0.5}),
+        with_step("dp", "clip_by_infinity_norm", {"norm": 0.015625, "order": 0.0}),
+        with_step("dp", "optimizer", {"kind": "adagrad", "form": "fused", "rate": 0.0078125}),
         with_step("dp", "parameter_hooks", HOOKS),
         with_step("dp", "parameter_hooks", {"of": "sum"}),
         with_step("dp", "added_in_place", {}),
@@ -135,6 +139,26 @@ KNOWN = {
         FSDP,
         with_step("dp_shard", "evaluated_before_update", {}),
         "feature.evaluated_before_update",
+    ),
+    "sequential_lr_of_milestone_zero": (
+        DDP,
+        with_step("dp", "schedule", {"kind": "unwarmed", "factor": 0.5}),
+        "feature.schedule",
+    ),
+    "zero_grad_behind_forward_on_fsdp2": (
+        FSDP,
+        with_step("dp_shard", "zeroed_gradients", {"by": "model", "place": "forward"}),
+        "feature.zeroed_gradients",
+    ),
+    "clip_by_zero_norm_on_dtensor": (
+        FSDP,
+        with_step("dp_shard", "clip_by_infinity_norm", {"norm": 0.015625, "order": 0.0}),
+        "feature.clip_by_infinity_norm",
+    ),
+    "fused_adagrad_on_dtensor": (
+        "torch_dtensor",
+        with_step("dp", "optimizer", {"kind": "adagrad", "form": "fused", "rate": 0.0078125}),
+        "",
     ),
     "view_changed_behind_fsdp": (
         FSDP,

@@ -136,6 +136,8 @@ def test_gradients_are_clipped_as_one_vector_and_by_value() -> None:
     assert clipping.by_norm(gradients, 10.0) == gradients
     assert clipping.by_norm(gradients, 1.0)["b"][0] == pytest.approx(-0.8, rel=1e-6)
     assert clipping.by_norm(gradients, 1.0, np.inf)["a"][0] == pytest.approx(0.75, rel=1e-6)
+    assert clipping.by_norm(gradients, 1.0, 0.0)["a"][0] == pytest.approx(1.5, rel=1e-6)
+    assert clipping.by_norm(gradients, 1.0, 0.5)["b"][0] == pytest.approx(-4 / (7 + 48**0.5), rel=1e-6)
     assert clipping.by_value(gradients, 2.0) == {"a": np.array([2.0]), "b": np.array([-2.0])}
 
 
@@ -162,6 +164,12 @@ def test_gradients_of_modules_that_a_located_run_has_are_not_clipped(monkeypatch
         ("linear", [0.5, 0.625, 0.75, 0.875, 1.0]),
         ("cosine", [1.0, 0.9267766952966369, 0.75, 0.5732233047033631, 0.5]),
         ("lambda", [1.0, 2 / 3, 0.5, 0.4, 1 / 3]),
+        ("warmed", [0.5, 1.0, 0.9267766952966369, 0.75, 0.5732233047033631]),
+        ("unwarmed", [1.0, 0.9267766952966369, 0.75, 0.5732233047033631, 0.5]),
+        ("one_cycle", [0.5, 2 / 3, 5 / 6, 1.0, 0.875]),
+        ("restarts", [1.0, 0.75, 1.0, 0.75, 1.0]),
+        ("polynomial", [1.0, 0.75**0.5, 0.5**0.5, 0.5, 0.0]),
+        ("chained", [0.5, 0.25, 0.25, 0.125, 0.0625]),
     ],
 )
 def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: list[float]) -> None:

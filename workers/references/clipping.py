@@ -1,6 +1,5 @@
 """Gradients clipped by norms and by value, by torch's documentation (Pascanu et al., 2013, for norms)."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,9 +11,10 @@ EPSILON = 1e-6
 
 
 def by_norm(gradients: Mapping[str, Floats], most: float, order: float = 2.0) -> dict[str, Floats]:
-    """Scaled so that the norm of all of them, as one vector, is at most `most`."""
-    every = np.concatenate([np.abs(gradient).ravel() for gradient in gradients.values()] or [np.zeros(1)])
-    norm = every.max(initial=0.0) if order == math.inf else (every**order).sum() ** (1 / order)
+    """Scaled so that the norm of the norms of all of them is at most `most`."""
+    sized = (gradient.ravel() for gradient in gradients.values() if gradient.size)
+    norms = [float(np.linalg.norm(gradient, order)) for gradient in sized]
+    norm = float(np.linalg.norm(np.array(norms or [0.0]), order))
     factor = min(1.0, most / (norm + EPSILON))
     return {name: gradient * factor for name, gradient in gradients.items()}
 

@@ -4,7 +4,6 @@ The gradients and the parameters before each step are torch's own, so that an er
 makes it. What an optimizer keeps from step to step follows from the gradients of all earlier steps.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,7 +79,7 @@ def _clipped(case: Case, gradients: Tensors) -> Tensors:
     for feature in typed(case.training_features):
         match feature:
             case clip_by_infinity_norm.Options():
-                gradients = clipping.by_norm(gradients, feature.norm, math.inf)
+                gradients = clipping.by_norm(gradients, feature.norm, feature.order)
             case clip_by_value.Options():
                 gradients = clipping.by_value(gradients, feature.value)
     return gradients

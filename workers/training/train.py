@@ -122,7 +122,7 @@ class _Run:
             scale=self.session.scale,
         )
         self._run_features("before", progress)
-        results = self._forward_backward(step)
+        results = self._forward_backward(progress)
         self._run_features("backward", progress)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
         parameters = self._parameters()  # later passes may gather whole ones
@@ -135,7 +135,8 @@ class _Run:
         self._run_features("inside", progress)
         with self._wide() if self.case.training.optimizer == "own" else nullcontext():
             self.optimizer.step()
-        self.optimizer.zero_grad(**self.features.zero)
+        if not self.features.zeroes:
+            self.optimizer.zero_grad(**self.features.zero)
         self._run_features("after", progress)
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
@@ -184,7 +185,8 @@ class _Run:
         there = parameters(self.module)
         return {name: there[name] for name in there if name in self.case.layout.parameters}
 
-    def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
+    def _forward_backward(self, progress: TrainingProgress) -> dict[tuple[Stage, str], Sharded]:
+        step = progress.step
         parts = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)
         if self.session.accumulate or self.session.staged:
             self._require_one_by_one()
@@ -201,15 +203,14 @@ class _Run:
         elif self.features.forwards_first:
             results, total = self._forwards_first(step, parts)
         else:
-            results, total = self._loop(step, parts)
+            results, total = self._loop(progress, parts)
         everywhere = replicated(self.case.layout.mesh)
         results[Stage.FORWARD, "loss"] = self.session.read(total.detach(), everywhere)
         return results
 
     def _require_one_by_one(self) -> None:
         """`UnsupportedError` where a backward pass is to wait or to be differentiated, and is no function."""
-        if self.features.forwards_first or self.features.call:
-            does = "wait" if self.features.forwards_first else "be differentiated"
+        if does := self.features.one_by_one():
             msg = f"forward and backward of the parts are one function here; no backward pass can {does}"
             raise UnsupportedError(msg)
 
@@ -258,8 +259,11 @@ class _Run:
         outputs, total = self.session.staged(self.module, hosts, loss)
         return [{"": output} for output in outputs], total
 
-    def _loop(self, step: int, parts: Sequence[Batch]) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
+    def _loop(
+        self, progress: TrainingProgress, parts: Sequence[Batch]
+    ) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
         """Forward and backward of one part after another: the tensors read, and the total loss."""
+        step = progress.step
         results, losses = dict[tuple[Stage, str], Sharded](), []
         for index, part in enumerate(parts):
             self.report(Stage.FORWARD, step)
@@ -267,6 +271,8 @@ class _Run:
                 outputs, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
                 results |= self._read_outputs(outputs, index)
                 losses.append(self.session.total(loss.detach()))
+                if index == 0:
+                    self._run_features("forwarded", progress)
                 self.report(Stage.BACKWARD, step)
                 with self.session.observe("backward", self.module), self._wide():
                     (loss * self.session.scale).backward()

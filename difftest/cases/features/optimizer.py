@@ -1,5 +1,6 @@
 """Another optimizer of `torch.optim`."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from difftest.cases.case import Case, Training
@@ -22,6 +23,9 @@ CLASSES = {
 FACTORED = "adafactor"
 """One more, `Adafactor`, on the path `wrappers` alone."""
 
+FUSED, FUSED_ON = ("adagrad",), "own_steps"
+"""Those that a fused implementation is drawn of, on one path alone."""
+
 EXCLUDED = (
     "amsgrad",
     "capturable",
@@ -38,7 +42,7 @@ class Options(FeatureOptions, frozen=True):
     """Which one, in which form, and its learning rate."""
 
     kind: Literal["adadelta", "adafactor", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"]
-    form: Literal["loop", "foreach"]
+    form: Literal["loop", "foreach", "fused"]
     rate: Positive
 
     @classmethod
@@ -46,14 +50,22 @@ class Options(FeatureOptions, frozen=True):
         """Not in float16, in which their epsilons are 0."""
         if case.dtype == "float16" or has(case, *EXCLUDED):
             return None
-        return {"kind": tuple(CLASSES), "form": ("loop", "foreach"), "rate": (2.0**-7, 2.0**-10)}
+        rates = {"rate": (2.0**-7, 2.0**-10)}
+        if case.path == FUSED_ON:
+            return {"kind": FUSED, "form": ("fused",), **rates}
+        return {"kind": tuple(CLASSES), "form": ("loop", "foreach"), **rates}
 
     def spelled(self, _training: Training) -> Spelled:
         """At its own learning rate, without the arguments of the optimizer that it replaces."""
-        arguments = {"lr": python(self.rate), "foreach": python(self.form == "foreach")}
-        return Spelled(kind=class_of(self.kind), arguments=arguments)
+        arguments = {name: python(value) for name, value in form(self).items()}
+        return Spelled(kind=class_of(self.kind), arguments={"lr": python(self.rate), **arguments})
 
 
 def class_of(kind: str) -> str:
     """The class of `torch.optim`."""
     return CLASSES.get(kind, FACTORED.title())
+
+
+def form(options: Options) -> Mapping[str, bool]:
+    """The arguments that choose the implementation."""
+    return {"fused": True} if options.form == "fused" else {"foreach": options.form == "foreach"}

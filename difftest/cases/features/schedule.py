@@ -1,18 +1,39 @@
 """A scheduler of the learning rate, stepped after every update."""
 
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled
 from difftest.cases.schema import Positive
 from difftest.cases.script_values import python
 
-Kind: TypeAlias = Literal["step", "exponential", "linear", "cosine", "lambda"]
-"""The classes of `torch.optim.lr_scheduler`, in short."""
+MODULE = "torch.optim.lr_scheduler"
+
+Plain: TypeAlias = Literal["step", "exponential", "linear", "cosine", "lambda"]
+Further: TypeAlias = Literal["warmed", "unwarmed", "one_cycle", "restarts", "polynomial", "chained"]
+Kind: TypeAlias = Literal[Plain, Further]
+"""The classes of `torch.optim.lr_scheduler`, in short.
+
+`warmed` is `SequentialLR` of a linear warm-up and a cosine; `unwarmed` is the same with its milestone at 0.
+"""
 
 STEP_SIZE = 2
 PERIOD = 4
+WARM_UP = 1
 """In steps."""
+
+CYCLE: Mapping[str, Any] = {
+    "total_steps": 2 * PERIOD,
+    "pct_start": 0.5,
+    "anneal_strategy": "linear",
+    "cycle_momentum": False,
+    "final_div_factor": 1.0,
+}
+"""The arguments of `OneCycleLR` beside the factor: to the rate in 3 steps, and back in 4."""
+
+FURTHER_ON = "own_steps"
+"""The path that draws the further kinds, so that the cases of others stay what they are."""
 
 
 class Options(FeatureOptions, frozen=True):
@@ -24,16 +45,30 @@ class Options(FeatureOptions, frozen=True):
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """It needs a second step to show."""
-        return {"kind": get_args(Kind), "factor": (0.5, 0.75)} if case.training.steps > 1 else None
+        kinds = get_args(Further if case.path == FURTHER_ON else Plain)
+        return {"kind": kinds, "factor": (0.5, 0.75)} if case.training.steps > 1 else None
 
     def spelled(self, training: Training) -> Spelled:
         """The scheduler is made ahead of the first step."""
-        factor, least = python(self.factor), python(self.factor * training.learning_rate)
+        factor, rate = python(self.factor), python(training.learning_rate)
+        least = python(self.factor * training.learning_rate)
+        linear = f"LinearLR(optimizer, {factor}, 1.0, {PERIOD})"
+        cosine = f"CosineAnnealingLR(optimizer, {PERIOD}, {least})"
+        both = f"[{MODULE}.{linear}, {MODULE}.{cosine}]"
+        cycle = ", ".join(f"{name}={python(value)}" for name, value in CYCLE.items())
+        constant = f"{MODULE}.ConstantLR(optimizer, {factor}, {STEP_SIZE})"
+        exponential = f"ExponentialLR(optimizer, {factor})"
         made = {
             "step": f"StepLR(optimizer, {STEP_SIZE}, {factor})",
-            "exponential": f"ExponentialLR(optimizer, {factor})",
-            "linear": f"LinearLR(optimizer, {factor}, 1.0, {PERIOD})",
-            "cosine": f"CosineAnnealingLR(optimizer, {PERIOD}, {least})",
+            "exponential": exponential,
+            "linear": linear,
+            "cosine": cosine,
             "lambda": f"LambdaLR(optimizer, lambda step: 1 / (1 + {factor} * step))",
+            "warmed": f"SequentialLR(optimizer, {both}, [{WARM_UP}])",
+            "unwarmed": f"SequentialLR(optimizer, {both}, [0])",
+            "one_cycle": f"OneCycleLR(optimizer, {rate}, div_factor=1 / {factor}, {cycle})",
+            "restarts": f"CosineAnnealingWarmRestarts(optimizer, {STEP_SIZE}, eta_min={least})",
+            "polynomial": f"PolynomialLR(optimizer, {PERIOD}, {factor})",
+            "chained": f"ChainedScheduler([{constant}, {MODULE}.{exponential}])",
         }[self.kind]
-        return Spelled(begun=(f"scheduler = torch.optim.lr_scheduler.{made}",), after=("scheduler.step()",))
+        return Spelled(begun=(f"scheduler = {MODULE}.{made}",), after=("scheduler.step()",))

@@ -1,22 +1,43 @@
-"""Gradients that are set to zero and not dropped: the next backward adds to them.
+"""Gradients that are set to zero and not dropped, or that are dropped elsewhere than behind the update.
 
-Equal to dropping them.
+Equal to dropping them behind the update.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
-from difftest.cases.case import Case
-from difftest.cases.feature import Choices, FeatureOptions
+from difftest.cases.case import Case, Training
+from difftest.cases.feature import Choices, FeatureOptions, Spelled
+
+ELSEWHERE_ON = "own_steps"
+"""The path that draws another place, so that the cases of others stay what they are."""
 
 
 class Options(FeatureOptions, frozen=True):
-    """It has none."""
+    """Who drops them, ahead of the forward pass or behind it; behind the update they are set to zero."""
+
+    by: Literal["optimizer", "model"] = "optimizer"
+    place: Literal["update", "before", "forward"] = "update"
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """A second step shows what was left of the first one's."""
-        return {} if case.training.steps > 1 else None
+        if case.training.steps == 1:
+            return None
+        elsewhere = {"by": ("optimizer", "model"), "place": ("before", "forward")}
+        return elsewhere if case.path == ELSEWHERE_ON else {}
 
     def zero_arguments(self) -> Mapping[str, bool]:
         """As torch's argument of that name."""
-        return {"set_to_none": False}
+        return {"set_to_none": False} if self.place == "update" else {}
+
+    def spelled(self, training: Training) -> Spelled | None:
+        """At its place."""
+        line = (f"{self.by}.zero_grad()",)
+        match self.place:
+            case "before":
+                return Spelled(zeroes=True, before=line)
+            case "forward":
+                return Spelled(zeroes=True, forwarded=line)
+            case _:
+                return super().spelled(training)

@@ -98,10 +98,12 @@ class Hooks:
     * `kind(optimizer) -> optimizer`: the class of the optimizer, or a function that is called like it.
     * `groups(parameters)`: from the parameters to what the optimizer is given; None for one group of all.
     * `before(progress)`: ahead of a step.
+    * `forwarded(progress)`: between the forward pass and the backward pass of a step's first part.
     * `backward(progress)`: when gradients are complete, before they are read.
     * `update(progress)`: when they were read and clipped, right before the optimizer's step.
     * `inside(progress)`: after that of all features, for what the optimizer's step begins with.
     * `after(progress)`: right after `zero_grad`, before parameters are read.
+    * `zeroes`: it calls `zero_grad`, and the loop does not.
     * `leaves_device`: whether it sends tensors to the host, and needs new graphs after it, by design.
       Then those of the run are not reported.
     * `reads_values`: whether torch_xla reads values on the host for it, within a step. That is reported.
@@ -116,10 +118,12 @@ class Hooks:
     kind: Callable[[Any], Any] = lambda optimizer: optimizer
     groups: Callable[[dict[str, nn.Parameter]], list[dict[str, Any]]] | None = None
     before: Act = _nothing
+    forwarded: Act | None = None
     backward: Act = _nothing
     update: Act = _nothing
     inside: Act = _nothing
     after: Act = _nothing
+    zeroes: bool = False
     leaves_device: bool = False
     reads_values: bool = False
     forwards_first: Literal["", "once", "each"] = ""
@@ -202,6 +206,19 @@ class Features:
     def call(self) -> Call | None:
         """A forward pass that gives a term of the loss too; None where it is the module's alone."""
         return next(self._of("call"), None)
+
+    @property
+    def zeroes(self) -> bool:
+        """Whether one of them calls `zero_grad`, so that the loop does not."""
+        return any(hooks.zeroes for hooks in self.used)
+
+    def one_by_one(self) -> str:
+        """What a backward pass must do that is no function of its own; empty where it may be in another."""
+        if self.forwards_first:
+            return "wait"
+        if self.call:
+            return "be differentiated"
+        return "begin with a call" if any(self._of("forwarded")) else ""
 
     def leave_device(self) -> bool:
         """Whether one of them sends tensors to the host by design."""

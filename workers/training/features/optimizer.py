@@ -1,4 +1,4 @@
-"""Another optimizer of `torch.optim` in place of the case's, by its loop or by its `foreach` implementation.
+"""Another optimizer of `torch.optim` in place of the case's, by its loop, `foreach` or fused.
 
 Equal to the formula of its documentation.
 """
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from difftest.cases.features.optimizer import CLASSES as OPTIMIZERS
-from difftest.cases.features.optimizer import FACTORED, Options, class_of
+from difftest.cases.features.optimizer import FACTORED, Options, class_of, form
 from workers.training.features import Hooks
 from workers.training.formulas import ByFormula
 
@@ -26,7 +26,7 @@ OF_THE_CASE = ("lr", "momentum", "weight_decay")
 
 def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
-    kind = partial(CLASSES[options.kind], foreach=options.form == "foreach")
+    kind = partial(CLASSES[options.kind], **form(options))
     return Hooks(
         kind=lambda _optimizer: _instead(kind, options),
         leaves_device=options.kind in READ_NUMBERS,
