@@ -22,6 +22,9 @@ INSIDE = 1 / 64
 An operator need not be defined at its bounds, and rounding to a half type must not lead there.
 """
 
+ASCENDING = frozenset(("boundaries", "sorted_sequence"))
+"""Operands in which torch asks for ascending values along the last dim."""
+
 
 def all_values(case: Case) -> Mapping[str, Floats]:
     """The values of every operand of a program, by full name, such as `0.input`."""
@@ -37,6 +40,11 @@ def values(case: Case, path: str, name: str, operand: Operand) -> Floats:
 
     Booleans are 0 and 1. The values that the operand gives are rounded to its dtype as drawn ones are.
     """
+    own = _unordered(case, path, name, operand)
+    return np.sort(own) if name in ASCENDING and operand.shape else own
+
+
+def _unordered(case: Case, path: str, name: str, operand: Operand) -> Floats:
     rng = random(case, f"operand {path}.{name}")
     if operand.values is not None:
         return _held(case, operand, np.array(operand.values, dtype=np.float64).reshape(operand.shape))

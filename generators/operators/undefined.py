@@ -22,11 +22,12 @@ When: TypeAlias = Literal[
     "singular",
     "nonfinite",
     "subnormal",
+    "unsorted",
 ]
 """When a result is open.
 
 `drawn`: where an operand has drawn values, or is an earlier result, which may have any. `evaluating`: without
-training.
+training. `unsorted`: drawn boundaries ascend, but not in the order of a `sorter`, and NaN has no place.
 """
 
 TIED: frozenset[Regime] = frozenset(
@@ -97,7 +98,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "kthvalue": ("ties", "if there are several valid k-th values, the indices may be of any of them"),
     **dict.fromkeys(("median", "nanmedian"), ("ties", MEDIANS)),
     **dict.fromkeys(("slogdet", "linalg.slogdet"), ("ties", SINGULAR_OR_NOT)),
-    **dict.fromkeys(("bucketize", "searchsorted"), ("always", UNSORTED)),
+    **dict.fromkeys(("bucketize", "searchsorted"), ("unsorted", UNSORTED)),
     "mode": ("ties", "the index location of each mode value found may be that of any occurrence"),
     "cummax": ("ties", "of equal maxima, which index is the location is not documented"),
     "cummin": ("ties", "of equal minima, which index is the location is not documented"),
@@ -166,6 +167,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "singular": regime in SINGULAR,
         "nonfinite": regime == "nonfinite",
         "subnormal": regime == "denormal",
+        "unsorted": regime == "nonfinite" or "sorter" in operator.operands,
         "drawn": any("." in name for name in operator.references())
         or not all(operand.values for operand in operator.operands.values()),
         "evaluating": any(value is False for value in operator.arguments),

@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats
 from difftest.cases.layers.module import Construction, Module
 from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference, full_name
-from difftest.cases.layout import Placements, replicated
+from difftest.cases.layout import Partial, Placements, replicated
 from difftest.cases.script_values import python
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
@@ -50,6 +50,11 @@ class ProgramScript:
     def complex(self) -> bool:
         """Whether the tensor at fault is complex."""
         return self.fault.results.get(self.fault.tensor, "").startswith("complex")
+
+    @property
+    def shares(self) -> bool:
+        """Whether an operand is a partial sum."""
+        return any(Partial() in at for at in self.case.layout.parameters.values())
 
     @property
     def writes(self) -> bool:

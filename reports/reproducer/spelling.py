@@ -75,7 +75,11 @@ def is_sharded(at: Placements) -> bool:
 
 def placements(at: Placements) -> str:
     """DTensor's placements as a list."""
-    return "[" + ", ".join(f"Shard({p.dim})" if isinstance(p, Shard) else "Replicate()" for p in at) + "]"
+    return (
+        "["
+        + ", ".join(f"Shard({p.dim})" if isinstance(p, Shard) else f"{type(p).__name__}()" for p in at)
+        + "]"
+    )
 
 
 def partition_spec(case: Case, at: Placements, dims: int) -> str:

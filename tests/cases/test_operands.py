@@ -75,6 +75,12 @@ def test_operands_may_be_empty_or_have_no_dim(shape: tuple[int, ...], dtype: Ope
     assert of(Operand(shape=shape, dtype=dtype)).shape == shape
 
 
+def test_boundaries_ascend() -> None:
+    operands = {"input": Operand(shape=(2,)), "boundaries": Operand(shape=(2, 8))}
+    drawn = numbers.weights(a_program(an_operator(operands=operands)))["0.boundaries"]
+    assert (np.diff(drawn) > 0).all()
+
+
 def test_operands_and_seeds_have_numbers_of_their_own() -> None:
     both = {"input": Operand(shape=(6,)), "other": Operand(shape=(6,))}
     case = a_program(an_operator(operands=both), seed=1)

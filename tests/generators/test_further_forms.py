@@ -1,4 +1,4 @@
-"""Operands cut in two orders, collectives in lists and of uneven parts, and meshes of four axes."""
+"""Operands cut in two orders or shared, collectives in lists and of uneven parts, and meshes of four axes."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
-from difftest.cases.layout import Shard
+from difftest.cases.layout import Partial, Shard
 from difftest.cases.parts import parts
 from difftest.cases.reversed_cuts import cut_in_reverse
 from difftest.ground.errors import UsageError
@@ -39,6 +39,15 @@ def test_no_script_has_operands_cut_in_the_other_order() -> None:
 def test_on_few_ranks_one_axis_of_strided_operands_has_one() -> None:
     case = case_at(0, 0, paths=("strided_operands",), max_world_size=2)
     assert case.layout.mesh.shape == (2, 1)
+
+
+def test_a_program_of_partial_operands_has_one_over_the_first_axis() -> None:
+    drawn = [case_at(0, index, paths=("partial_operands",), max_world_size=4) for index in range(60)]
+    for case in drawn:
+        shared = [placed for placed in case.layout.parameters.values() if Partial() in placed]
+        assert case.world_size > 1
+        assert [placed.index(Partial()) for placed in shared] == [0]
+    assert len({case.model.operators["0"].operator for case in drawn}) == len(drawn)
 
 
 @quietly(40)
