@@ -78,6 +78,39 @@ def chains(draw: st.DrawFn) -> tuple[Operator, ...]:
     return tuple(chain.operators)
 
 
+@functools.cache
+@st.composite
+def behind_norms(draw: st.DrawFn) -> tuple[Operator, ...]:
+    """A norm over the first dim, which is none of shards' sum, and one to three plain operators behind it.
+
+    It needs no gradient: DTensor has no rule for what torch computes that with.
+    """
+    shape = draw(equally((4, 6), (5, 3), (8,), (2, 4, 3)))
+    chain, entry = _Chain(), entries()["linalg.vector_norm"]
+    options = {"ord": draw(weighted((4, 2.0), (1, 1.0), (1, 3.0))), "dim": 0}
+    norm = Operator(
+        operator=entry.name,
+        call=entry.calls[entry.form],
+        operands={"input": Operand(shape=shape, gradient=False)},
+        arguments=(Reference("input"),),
+        options=options,
+        form=entry.form,
+    )
+    chain.add(norm, shape[1:])
+    for _ in range(draw(st.integers(1, 3))):
+        _draw_multiple(draw, chain) if draw(st.booleans()) else _draw_link(draw, chain)
+    return tuple(chain.operators)
+
+
+def _draw_multiple(draw: st.DrawFn, chain: _Chain) -> None:
+    """The last result times a number, or a tensor, of either sign."""
+    entry, shape = entries()["mul"], chain.shape
+    if draw(st.booleans()):
+        _add_plain(draw, chain, entry.name)
+    else:
+        chain.add(_binary(entry, chain.last, draw(equally(-2.0, -1.0, 0.5)), {}), shape)
+
+
 def _draw_update(draw: st.DrawFn, chain: _Chain) -> None:
     """A result, often a view of it, an update in place, and perhaps something that reads the first result."""
     shape = draw(equally((4, 6), (5, 3), (8,), (2, 4, 3), (3,), (4, 1)))
@@ -146,7 +179,7 @@ def _add_plain(
 def _binary(
     entry: OperatorEntry,
     first: Reference,
-    second: Reference,
+    second: Reference | float,
     operands: Mapping[str, Operand],
     form: Form = "function",
 ) -> Operator:

@@ -1,7 +1,8 @@
 """Programs of one operator with a float operand of which every rank holds a share: a partial sum.
 
 A product over cut dims leaves such a tensor. Only DTensors have them, and only linear operators may be
-applied to the shares. The operators and the meshes are those of the path `operators`.
+applied to the shares. The operators and the meshes are those of the path `operators`. Every fifth program is
+a norm over a cut dim, of which every rank holds a share too, and operators behind it.
 """
 
 import functools
@@ -9,10 +10,16 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping
 
+import msgspec
+from hypothesis.strategies import SearchStrategy
+
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operand
-from difftest.cases.layout import Mesh, Partial
+from difftest.cases.layout import Layout, Mesh, Partial, Shard
+from difftest.cases.model import Model
+from generators.models import Purpose
 from generators.operators import schedule
+from generators.operators.chains import behind_norms
 from generators.operators.programs import single
 from generators.operators.singles import ByOperand, Single, placements
 from generators.operators.table import entries, usable
@@ -25,17 +32,37 @@ TAKES_ANY_MODEL = False
 
 completed = as_drawn
 meshes, purposes = operators.meshes, operators.purposes
-models, layouts = operators.models, operators.layouts
+
+NORM = "0.input"
+EVERY = 5
+"""So many programs come with one of a norm."""
 
 
-def scheduled(*, seed: int, index: int, max_world_size: int) -> Case:
-    """The next program of the next operator, in an order that the seed decides."""
+def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh:
+    """The next program of the next operator, in an order that the seed decides, or the mesh of a norm."""
     meshes = schedule.meshes(max_world_size)
     several = meshes[:-1] or meshes  # the last has one rank
     mesh = several[(seed + index // schedule.BLOCK) % len(several)]
-    round_, position = divmod(index, len(_entries()))
+    if index % EVERY == EVERY - 1:
+        return mesh
+    round_, position = divmod(index - index // EVERY, len(_entries()))
     own = _shared(_order(seed)[position], mesh)
     return single(own[(seed + round_) % len(own)], path=__name__.rpartition(".")[2], mesh=mesh, seed=seed)
+
+
+def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: ARG001  any mesh will do
+    """Operators behind a norm."""
+    return behind_norms().map(lambda behind: Model(layers=behind))
+
+
+def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+    """That of chains, with what the norm is of cut along the first dim over the first axis."""
+    return operators.layouts(model=model, mesh=mesh).map(_with_cut_norm)
+
+
+def _with_cut_norm(layout: Layout) -> Layout:
+    cut = (Shard(0), *layout.parameters[NORM][1:])
+    return msgspec.structs.replace(layout, parameters={**layout.parameters, NORM: cut})
 
 
 @functools.cache

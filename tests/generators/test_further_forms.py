@@ -43,11 +43,15 @@ def test_on_few_ranks_one_axis_of_strided_operands_has_one() -> None:
 
 def test_a_program_of_partial_operands_has_one_over_the_first_axis() -> None:
     drawn = [case_at(0, index, paths=("partial_operands",), max_world_size=4) for index in range(60)]
-    for case in drawn:
+    of_sums, of_norms = [case for index, case in enumerate(drawn) if index % 5 < 4], drawn[4::5]
+    for case in of_sums:
         shared = [placed for placed in case.layout.parameters.values() if Partial() in placed]
         assert case.world_size > 1
         assert [placed.index(Partial()) for placed in shared] == [0]
-    assert len({case.model.operators["0"].operator for case in drawn}) == len(drawn)
+    assert len({case.model.operators["0"].operator for case in of_sums}) == len(of_sums)
+    assert {case.model.operators["0"].operator for case in of_norms} == {"linalg.vector_norm"}
+    assert {case.layout.parameters["0.input"][0] for case in of_norms} == {Shard(0)}
+    assert any(-2.0 in case.model.operators["1"].arguments for case in of_norms)
 
 
 @quietly(40)

@@ -185,7 +185,7 @@ def test_the_mean_that_a_layer_norm_saves_is_left_open_of_infinite_numbers() -> 
 
 
 @pytest.mark.parametrize("name", ["bucketize", "searchsorted"])
-def test_the_place_in_a_sequence_is_left_open_where_nan_or_a_sorter_is_in_it(name: str) -> None:
+def test_the_place_in_a_sequence_is_left_open_as_the_drawn_one_is_not_sorted(name: str) -> None:
     found = sampled(name)
     assert not undefined(found, dtype="float32", regime="normal")
     assert "increasing" in undefined(found, dtype="float32", regime="nonfinite")
