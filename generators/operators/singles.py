@@ -15,7 +15,14 @@ from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import FLOATS, Form, Items, Memory, Operand, OperandType, Operator
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, replicated
 from generators.operators.table import OperatorEntry, Sample, entries
-from generators.operators.variants import indexed, remembered, retyped, with_out, without_gradients
+from generators.operators.variants import (
+    indexed,
+    of_one_row,
+    remembered,
+    retyped,
+    with_out,
+    without_gradients,
+)
 
 REGIMES: tuple[Regime, ...] = (
     "ties",
@@ -180,6 +187,7 @@ def _variants(entry: OperatorEntry, sample: Sample) -> Sequence[_Variant]:
                 [_Variant(layout) for layout in laid if layout],
                 [_mixed(plain, sample, mix) for mix in sample.mixed],
                 [_Variant(indexed(plain, kind), regime="boundary") for kind in sample.indices],
+                [_Variant(row, regime="ties")] if (row := of_one_row(plain)) else [],
             ]
         ),
     ]

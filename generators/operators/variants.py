@@ -96,6 +96,23 @@ def indexed(operator: Operator, kind: str) -> Operator:
     return msgspec.structs.replace(operator, operands=operands)
 
 
+def of_one_row(operator: Operator) -> Operator | None:
+    """The operator with the first row of its index alone, beside a source of several; None without these.
+
+    Torch computes a gradient of such a source where it is reduced by these alone, and else raises.
+    """
+    operands = dict(operator.operands)
+    name = next((name for name in ("src", "value") if name in operands), "")
+    index, source = operands.get("index"), operands.get(name)
+    if not (source and index and index.values and index.shape == source.shape and index.shape[:1] > (1,)):
+        return None
+    shape = (1, *index.shape[1:])
+    operands["index"] = msgspec.structs.replace(index, shape=shape, values=index.values[: math.prod(shape)])
+    learns = source.gradient and any(kind in operator.arguments for kind in ("prod", "amax", "amin"))
+    operands[name] = msgspec.structs.replace(source, gradient=learns)
+    return msgspec.structs.replace(operator, operands=operands)
+
+
 def _indices(values: tuple[float, ...], kind: str) -> tuple[float, ...]:
     ends = (-1.0 if kind == "negative" else max(values), min(values))
     return tuple(ends[number % 2] for number in range(len(values)))

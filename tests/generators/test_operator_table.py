@@ -194,6 +194,14 @@ def test_the_place_in_a_sequence_is_left_open_as_the_drawn_one_is_not_sorted(nam
     assert "increasing" in undefined(found, dtype="float32", regime="normal")
 
 
+@pytest.mark.parametrize(("name", "learns"), [("scatter_reduce.prod", True), ("scatter_add", False)])
+def test_an_index_has_one_row_beside_a_source_of_several(name: str, learns: bool) -> None:
+    given = [one.operator.operands for one in singles(name, PAIR) if not one.operator.rejects]
+    fewer = [own for own in given if own["index"].shape < own["src"].shape]
+    assert {own["index"].shape[0] for own in fewer} == {1}
+    assert {own["src"].gradient for own in fewer} == {learns}
+
+
 def test_what_counts_as_zero_is_left_open_of_subnormal_numbers_alone() -> None:
     found = sampled("nonzero")
     assert "subnormal" in undefined(found, dtype="float32", regime="denormal")

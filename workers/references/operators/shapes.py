@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from workers.references.layers import Array
 from workers.references.operators import Formula
@@ -212,6 +212,32 @@ def index_fill(np: Array, x: Array, dim: int, index: Array, value: float) -> Arr
     return np.where(filled.reshape(-1, *(1,) * (x.ndim - 1 - dim % x.ndim)), value, x)
 
 
+Folds: TypeAlias = Literal["sum", "prod", "mean", "amax", "amin"]
+
+
+def scatter_reduce(
+    np: Array, x: Array, dim: int, index: Array, src: Array, reduce: Folds, *, include_self: bool = True
+) -> Array:
+    """Each element of `src` for which there is an index is reduced into the place of `dim` that this names.
+
+    What no index names stays; with `include_self` the elements of `x` are reduced too.
+    """
+    if not x.ndim or not index.ndim:
+        flat, names, given = (one.reshape(-1) for one in (x, index, src))
+        return scatter_reduce(np, flat, 0, names, given, reduce, include_self=include_self).reshape(x.shape)
+    neutral = {"prod": 1.0, "amax": -math.inf, "amin": math.inf}.get(reduce, 0.0)
+    into, names, given = (np.moveaxis(one, dim, 0) for one in (x, index, src[tuple(map(slice, index.shape))]))
+    beyond = [(0, 0), *((0, there - own) for there, own in zip(into.shape[1:], names.shape[1:], strict=True))]
+    names, given = np.pad(names, beyond, constant_values=-1), np.pad(given, beyond)
+    here = names[None] == np.arange(len(into)).reshape(-1, *(1,) * names.ndim)  # (places, elements, others)
+    first = into if include_self else np.where(here.any(1), neutral, into)
+    terms = np.concatenate([first[:, None], np.where(here, given, neutral)], 1)
+    counted = here.sum(1) + (1 if include_self else ~here.any(1))
+    folds = {"prod": terms.prod, "amax": terms.max, "amin": terms.min}
+    reduced = terms.sum(1) / counted if reduce == "mean" else folds.get(reduce, terms.sum)(1)
+    return np.moveaxis(reduced, 0, dim)
+
+
 _PLAIN: Mapping[str, Formula] = {
     "atleast_1d": lambda np, *given: _each(np.atleast_1d, given),
     "atleast_2d": lambda np, *given: _each(np.atleast_2d, given),
@@ -255,6 +281,8 @@ _PLAIN: Mapping[str, Formula] = {
     "reshape_as": lambda _np, x, other: x.reshape(other.shape),
     "roll": roll,
     "rot90": lambda np, x, k=1, dims=(0, 1): np.rot90(x, k, dims),
+    "scatter_add": lambda np, x, dim, index, src: scatter_reduce(np, x, dim, index, src, "sum"),
+    "scatter_reduce": scatter_reduce,
     "select": lambda _np, x, dim, index_: _along(x, dim, index_),
     "split": split,
     "split_with_sizes": split,
