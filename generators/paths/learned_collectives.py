@@ -16,6 +16,7 @@ from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
+from generators.chances import sometimes
 from generators.layers.collective import learned
 from generators.models import Purpose
 from generators.paths import collectives, drawn_alone
@@ -52,14 +53,25 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
 
 @st.composite
 def completed(draw: st.DrawFn, *, case: Case) -> Case:
-    """Sometimes with a mean in place of a sum, or with one rank that gathers; with `usual_numbers`."""
+    """Sometimes a mean in place of a sum, one rank that gathers, or plain names; with `usual_numbers`."""
     exact = case.data.regime == "exact"
     layers = [
         draw(_varied(layer=layer, exact=exact)) if isinstance(layer, Collective) else layer
         for layer in case.model.layers
     ]
-    case = case.changed("model", layers=tuple(layers))
-    return draw(usual_numbers(case=case))
+    case = draw(usual_numbers(case=case.changed("model", layers=tuple(layers))))
+    return _by_plain_names(case) if draw(sometimes(one_in=4)) else case
+
+
+def _by_plain_names(case: Case) -> Case:
+    """Functional collectives by their names without `_autograd`."""
+    layers = tuple(
+        msgspec.structs.replace(layer, learned="plain")
+        if isinstance(layer, Collective) and layer.learned == "functional"
+        else layer
+        for layer in case.model.layers
+    )
+    return case.changed("model", layers=layers)
 
 
 def usual_numbers(*, case: Case) -> SearchStrategy[Case]:

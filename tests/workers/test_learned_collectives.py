@@ -61,6 +61,16 @@ def test_what_the_path_of_listed_collectives_adds_is_known_to_fail(fields: dict[
     assert read_ledger().entry(first, case, utc_today()), first.detail
 
 
+@pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
+def test_no_gradient_goes_through_functional_collectives_by_plain_names_which_is_known(
+    operation: str,
+) -> None:
+    case = msgspec.structs.replace(through(operation=operation, learned="plain"), path="learned_collectives")
+    outcome = sandbox.run(case, "torch_ddp")
+    first = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences[0]
+    assert read_ledger().entry(first, case, utc_today()), first.detail
+
+
 def test_the_gradient_of_a_mean_is_that_of_one_device_where_every_rank_has_it() -> None:
     case = through(operation="all_reduce", reduction="avg")
     assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))

@@ -21,7 +21,7 @@ def carried_out(tensor: Tensor, spec: Collective, group: distributed.ProcessGrou
         return _uneven(tensor, spec, group) * spec.factor
     if spec.learned == "functional" and spec.operation == "all_reduce":
         return unpacked(_reduced(packed(tensor, spec), spec, group)) * spec.factor
-    called = _functional if spec.learned == "functional" else NN[spec.operation]
+    called = NN[spec.operation] if spec.learned == "nn" else _functional
     return unpacked([called(parcel, spec, group) for parcel in packed(tensor, spec)]) * spec.factor
 
 
@@ -94,11 +94,10 @@ NN: Mapping[str, Callable[[Tensor, Collective, distributed.ProcessGroup], Tensor
 
 def _functional(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
     functional = cast("Any", functional_collectives)
-    match spec.operation:
-        case "all_gather":
-            done = functional.all_gather_tensor_autograd(parcel, 0, group)
-        case "reduce_scatter":
-            done = functional.reduce_scatter_tensor_autograd(parcel, spec.reduction, 0, group)
-        case _:
-            done = functional.all_to_all_single_autograd(parcel, None, None, group)
-    return cast("Tensor", functional.wait_tensor(done))
+    name, given = {
+        "all_gather": ("all_gather_tensor", (0,)),
+        "reduce_scatter": ("reduce_scatter_tensor", (spec.reduction, 0)),
+        "all_to_all": ("all_to_all_single", (None, None)),
+    }[spec.operation]
+    call = getattr(functional, name if spec.learned == "plain" else f"{name}_autograd")
+    return cast("Tensor", functional.wait_tensor(call(parcel, *given, group)))

@@ -31,6 +31,7 @@ EXCHANGED: tuple[Operation, ...] = ("all_gather", "reduce_scatter", "all_to_all"
 LEARNED: Mapping[str, tuple[Operation, ...]] = {
     "nn": (*EXCHANGED, "all_reduce", "broadcast", "reduce", "scatter", "gather"),
     "functional": (*EXCHANGED, "all_reduce"),
+    "plain": EXCHANGED,
 }
 """The operations that gradients go through."""
 
@@ -47,9 +48,10 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     `gather` the tensors side by side, to the first rank alone, and the others zeros. `factor` multiplies the
     result. `form` is how the framework is called: with one tensor, or with a list of them (the width's two
     halves). With `memory` the tensors are every second element of larger ones. `learned`: gradients go
-    through it, by `torch.distributed.nn` or by the functional collectives; it may then stand behind other
-    layers. These alone have a mean, `avg`. Such an `all_to_all` may have uneven `parts`: that for the rank
-    which is n places further in the group, in a circle, is n + 1 times as wide as a rank's own.
+    through it, by `torch.distributed.nn` or by the functional collectives, of which `plain` ones have no
+    `_autograd` in their names; it may then stand behind other layers. These alone have a mean, `avg`. Such an
+    `all_to_all` may have uneven `parts`: that for the rank which is n places further in the group, in a
+    circle, is n + 1 times as wide as a rank's own.
     """
 
     BETWEEN_RANKS: ClassVar[bool] = True
@@ -62,7 +64,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
     factor: float = 1.0
     form: Literal["single", "list"] = "single"
     memory: Literal["strided"] | msgspec.UnsetType = msgspec.UNSET
-    learned: Literal["nn", "functional"] | msgspec.UnsetType = msgspec.UNSET
+    learned: Literal["nn", "functional", "plain"] | msgspec.UnsetType = msgspec.UNSET
     parts: Literal["uneven"] | msgspec.UnsetType = msgspec.UNSET
 
     @property
