@@ -47,6 +47,12 @@ def prefetched(case: Case) -> list[tuple[str, str, str]]:
     return [one for one in (*forward, *backward) if wanted in (one[0], "both")]
 
 
+def widened_alone(case: Case) -> bool:
+    """Whether each may give float32: all parameters belong to one of them, and none is inside another."""
+    alone = [f"{path}." for path in gathered_alone(case)]
+    return all(sum(name.startswith(path) for path in alone) == 1 for name in case.model.parameters())
+
+
 def gathered_alone(case: Case) -> list[str]:
     """Their paths, innermost first, as the case's `sharding` says.
 

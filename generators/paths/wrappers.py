@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case
 from difftest.cases.feature import has
 from difftest.cases.features.optimizer import FACTORED
+from difftest.cases.gathered import widened_alone
 from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
@@ -125,7 +126,39 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     again = draw(sometimes(one_in=4))
     model = draw(shapes.repeated(model=case.model)) if again else case.model
     case = msgspec.structs.replace(case, model=model)
-    return draw(_factored(case=case)) if draw(sometimes(one_in=5)) else case
+    case = draw(_factored(case=case)) if draw(sometimes(one_in=5)) else case
+    fits = not has(case, "skipped_block", "activations_on_host")
+    return draw(_cast_often(case=case)) if fits and SHARDED in case.layout.mesh.names else case
+
+
+@st.composite
+def _cast_often(draw: st.DrawFn, *, case: Case) -> Case:
+    """In three of four cases of mixed precision every layer gives float32, in as many blocks come again.
+
+    It is in half of the cases that have no feature, too.
+    """
+    free = not case.training_features and training_features.fits("mixed_precision", case)
+    if free and draw(st.booleans()):
+        used = training_features.drawn(draw, "mixed_precision", case)
+        case = msgspec.structs.replace(case, features=(used,))
+    if not has(case, "mixed_precision"):
+        return case
+    layers = msgspec.structs.replace(
+        case,
+        sharding=msgspec.structs.replace(case.sharded_by, wrapped="layers"),
+        features=tuple(_everywhere(one) for one in case.training_features),
+    )
+    often = weighted((3, True), (1, False))
+    case = layers if widened_alone(layers) and draw(often) else case
+    again = training.has_blocks(model=case.model) and draw(often)
+    return case.changed("training", checkpointing=True) if again else case
+
+
+def _everywhere(feature: Feature) -> Feature:
+    """Mixed precision whose policies all have an output in float32; another feature as it is."""
+    if feature.name != "mixed_precision":
+        return feature
+    return msgspec.structs.replace(feature, options={**feature.options, "output": "everywhere"})
 
 
 @st.composite

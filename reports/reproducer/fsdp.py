@@ -34,7 +34,7 @@ def sharding(case: Case, *, outermost: bool) -> str:
     elif case.sharded_by.reshard_after_forward is not None:
         options.append(f"reshard_after_forward={python(case.sharded_by.reshard_after_forward)}")
     if mixed := of(case, mixed_precision.Options):
-        output = ", output_dtype=torch.float32" if outermost and mixed.output == "policy" else ""
+        output = ", output_dtype=torch.float32" if mixed.widens(outermost=outermost) else ""
         dtypes = f"param_dtype=torch.bfloat16, reduce_dtype=torch.{mixed.reduce}{output}"
         options.append(f"mp_policy=MixedPrecisionPolicy({dtypes})")
     if case.sharded_by.offload:

@@ -7,7 +7,9 @@ from hypothesis import given
 from quiet_draws import quietly
 
 from difftest.cases.case import Case
-from difftest.cases.gathered import axes_apart
+from difftest.cases.feature import has, of
+from difftest.cases.features import mixed_precision
+from difftest.cases.gathered import axes_apart, widened_alone
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Shard
@@ -42,6 +44,11 @@ def test_the_path_of_wrappers_draws_every_option_with_everything_else() -> None:
     used = [feature for case in drawn for feature in case.training_features]
     assert 0 in [one.options["step"] for one in used if one.name == "distributed_checkpoint"]
     assert {one.options["backward"] for one in used if one.name == "forwards_first"} == {"once", "each"}
+    mixed = [one for case in drawn if (one := of(case, mixed_precision.Options))]
+    assert {one.output for one in mixed} == {"policy", "loss", "everywhere"}
+    again = [case for case in drawn if has(case, "mixed_precision") and case.training.checkpointing]
+    assert all("dp_shard" in case.layout.mesh.names for case in again)
+    assert len(again) > 5
     assert any(REPEATED in dict(resets(case)) for case in drawn)
     static = [case for case in drawn if case.replication.static_graph and case.training.accumulation > 1]
     assert any(case.replication.no_sync for case in static)
@@ -55,6 +62,8 @@ def test_a_case_of_wrappers_is_valid_and_sharded_over_dp_shard_alone(case: Case)
         assert "dp_shard" in case.layout.mesh.names
     if case.data.regime == "exact":
         assert not case.training_features
+    mixed = of(case, mixed_precision.Options)
+    assert mixed is None or mixed.output != "everywhere" or widened_alone(case)
 
 
 @quietly()

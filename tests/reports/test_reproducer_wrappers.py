@@ -151,6 +151,18 @@ def undefined(text: str) -> set[str]:
                 "model.register_forward_hook(lambda _module, _inputs, output: output.float())",
             ],
         ),
+        (
+            {
+                "features": (
+                    Feature(name="mixed_precision", options={"reduce": "float32", "output": "everywhere"}),
+                ),
+                "sharding": Sharding(wrapped="layers"),
+            },
+            [
+                "fully_shard(model[0], mesh=mesh, mp_policy=MixedPrecisionPolicy(",
+                "reduce_dtype=torch.float32, output_dtype=torch.float32))\n    fully_shard(model, mesh=mesh,",
+            ],
+        ),
     ],
 )
 def test_a_script_of_fsdp_has_the_options_of_the_case(told: dict[str, object], lines: list[str]) -> None:

@@ -19,7 +19,7 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh, Placement, Placements, Shard
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Replication, Spelling
-from difftest.cases.wrapping import Regions, Sharding
+from difftest.cases.wrapping import Regions, Sharding, Wrapped
 from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
 from difftest.ground.clock import utc_today
@@ -76,6 +76,13 @@ def featured(feature: str, **options: FeatureOption) -> Case:
     return msgspec.structs.replace(case, features=(Feature(name=feature, options=options),))
 
 
+def recast(output: str, wrapped: Wrapped, *, again: bool) -> Case:
+    """Mixed precision, whose block is computed `again` or not."""
+    training = msgspec.structs.replace(PARTS, checkpointing=again)
+    case = featured("mixed_precision", reduce="float32", output=output)
+    return msgspec.structs.replace(case, training=training, sharding=Sharding(wrapped=wrapped))
+
+
 def cut(regions: Regions, mesh: Mesh = HALVES) -> Case:
     """A decoder in Megatron's pattern over the last axis."""
     data = len(mesh.axes) - 1
@@ -99,6 +106,9 @@ SHARDINGS = {
         features=(MIXED,),
         sharding=Sharding(gradient_divide_factor=2.0, summed=True, synced="every", wrapped="layers"),
     ),
+    "every layer gives float32": recast("everywhere", "layers", again=False),
+    "blocks again in mixed precision": recast("policy", "blocks", again=True),
+    "layers again in mixed precision": recast("loss", "layers", again=True),
     "unfreezing": featured("unfreezing", name="1.0.weight", step=1),
     "kept state": msgspec.structs.replace(
         sharded(), model=EVEN, layout=EVENLY, features=(Feature(name="kept_state_dict"),)
@@ -132,6 +142,26 @@ def test_a_group_that_is_trained_later_fails_in_mixed_precision_which_is_known()
     entry = read_ledger().entry(first, case, utc_today())
     assert entry
     assert entry.upstream.endswith("group_unfrozen_in_mixed_precision.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("inputs_uncast_when_recomputed_in_fsdp", recast("everywhere", "layers", again=True)),
+    ],
+)
+def test_a_fault_of_what_fsdp_casts_is_known(name: str, case: Case) -> None:
+    outcome = sandbox.run(case, "torch_fsdp")
+    (first,) = compare(case, "torch_fsdp", "torch", oracle_trace(case), outcome).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith(f"{name}.py")
+
+
+def test_what_is_cast_without_a_wrapper_is_not_computed_again() -> None:
+    outcome = sandbox.run(recast("policy", "blocks", again=True), "torch_dtensor")
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, outcome.message[:16]) == ("UnsupportedError", "no wrapper casts")
 
 
 @pytest.mark.parametrize("name", SHARDINGS)

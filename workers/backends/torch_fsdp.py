@@ -14,7 +14,7 @@ from msgspec import structs
 from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
-from difftest.cases.gathered import axes_apart, gathered_alone, prefetched, resting
+from difftest.cases.gathered import axes_apart, gathered_alone, prefetched, resting, widened_alone
 from difftest.cases.layout import Placement, Replicate, Shard, ways
 from difftest.judge.stage import Stage
 from workers import sides
@@ -72,6 +72,9 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
 
     The last axis must shard, the others must replicate. On an axis of one rank the two are equal.
     """
+    mixed = of(case, mixed_precision.Options)
+    if mixed and mixed.output == "everywhere" and not widened_alone(case):
+        return "a layer that is not wrapped by itself would be given float32 beside its bfloat16 parameters"
     for name in case.model.parameters():
         if name == case.sharded_by.ignored:
             continue
@@ -221,7 +224,7 @@ def _order(case: Case, groups: "dict[str, FSDPModule]") -> None:
 
 
 def _options(case: Case, *, outermost: bool) -> dict[str, Any]:
-    """The arguments of `fully_shard` that are not at their defaults; the model's output alone is cast."""
+    """The arguments of `fully_shard` that are not at their defaults."""
     import torch
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy
 
@@ -236,7 +239,7 @@ def _options(case: Case, *, outermost: bool) -> dict[str, Any]:
         options["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=torch.bfloat16,
             reduce_dtype=getattr(torch, mixed.reduce),
-            output_dtype=torch.float32 if outermost and mixed.output == "policy" else None,
+            output_dtype=torch.float32 if mixed.widens(outermost=outermost) else None,
         )
     return options
 

@@ -51,17 +51,23 @@ WHOLE = (
 @for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why `fully_shard` could not shard the case, or what flat parameters take from a feature; or None."""
-    if reason := _by_shape(case):
-        return reason
+    return _by_shape(case) or _by_option(case) or torch_fsdp.unsupported(case)
+
+
+def _by_option(case: Case) -> str | None:
+    """What `FullyShardedDataParallel` is not told, or None."""
     if case.sharded_by.gradient_divide_factor is not None or case.sharded_by.summed:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
     if case.sharded_by.ignored is not None:
         return "FullyShardedDataParallel is not told to ignore a parameter here"
     if case.sharded_by.wrapped == "ties":
         return "FullyShardedDataParallel does not support shared parameters in submodules of their own"
+    mixed = of(case, mixed_precision.Options)
+    if mixed and mixed.output == "everywhere":
+        return "FullyShardedDataParallel has no dtype of outputs"
     if case.sharded_by.offload:
         return "FullyShardedDataParallel offloads from an accelerator alone"
-    return torch_fsdp.unsupported(case)
+    return None
 
 
 def _by_shape(case: Case) -> str | None:
