@@ -49,12 +49,24 @@ def prefetched(case: Case) -> list[tuple[str, str, str]]:
 
 def widened_alone(case: Case) -> bool:
     """Whether each may give float32: all parameters belong to one of them, and none is inside another."""
-    alone = [f"{path}." for path in gathered_alone(case)]
+    alone = [f"{path}." for path in (*gathered_alone(case), *gathered_together(case))]
     return all(sum(name.startswith(path) for path in alone) == 1 for name in case.model.parameters())
 
 
+def gathered_together(case: Case) -> list[str]:
+    """The paths of the layers that are one group, as of an embedding with the head; most cases have none."""
+    layers = _gathered(case) if case.sharded_by.wrapped == "groups" else []
+    return [layers[-1], layers[0]] if len(layers) > 1 else []
+
+
 def gathered_alone(case: Case) -> list[str]:
-    """Their paths, innermost first, as the case's `sharding` says.
+    """Their paths, innermost first, as the case's `sharding` says."""
+    together = gathered_together(case)
+    return [path for path in _gathered(case) if path not in together]
+
+
+def _gathered(case: Case) -> list[str]:
+    """The paths of what is not gathered with the whole model, innermost first.
 
     None of them shares a parameter, unless ties are to be wrapped: modules that do belong in one group, which
     is the whole model's.
@@ -65,7 +77,7 @@ def gathered_alone(case: Case) -> list[str]:
     match case.sharded_by.wrapped:
         case "blocks":
             wrapped = [path for path, layer in layers if layer.held is not None]
-        case "layers" | "ties":
+        case "layers" | "ties" | "groups":
             wrapped = [
                 inner
                 for path, layer in layers

@@ -14,7 +14,7 @@ MOST_DIVISOR = 1024.0
 MOST_RESHARDED = 64
 
 Synced: TypeAlias = Literal["last", "every", "scattered"]
-Wrapped: TypeAlias = Literal["blocks", "layers", "whole", "ties"]
+Wrapped: TypeAlias = Literal["blocks", "layers", "whole", "ties", "groups"]
 Prefetched: TypeAlias = Literal["forward", "backward", "both"]
 
 
@@ -31,6 +31,7 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
       `scattered`: every one is scattered, and the last is reduced over replicas too.
     * `wrapped`: the modules that are gathered by themselves: residual `blocks`, all `layers`, or none, so
       that the `whole` model is gathered at once. `ties`: all layers, those too that share a weight.
+      `groups`: all layers, of which the first and the last are gathered together.
     * `offload`: parameters and gradients are kept on the host.
     * `flattened`: the mesh has two axes in place of the one that shards, as those of shards and of a
       sequence's pieces, and `DeviceMesh._flatten` makes one of them.

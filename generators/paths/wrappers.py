@@ -14,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case
 from difftest.cases.feature import has
 from difftest.cases.features.optimizer import FACTORED
-from difftest.cases.gathered import widened_alone
+from difftest.cases.gathered import gathered_alone, gathered_together, widened_alone
 from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
@@ -128,7 +128,18 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     case = msgspec.structs.replace(case, model=model)
     case = draw(_factored(case=case)) if draw(sometimes(one_in=5)) else case
     fits = not has(case, "skipped_block", "activations_on_host")
-    return draw(_cast_often(case=case)) if fits and SHARDED in case.layout.mesh.names else case
+    sharded = SHARDED in case.layout.mesh.names
+    case = draw(_cast_often(case=case)) if fits and sharded else case
+    return _grouped(case) if fits and sharded and draw(sometimes(one_in=4)) else case
+
+
+def _grouped(case: Case) -> Case:
+    """With the first and the last layer in one group of FSDP's, where there is another between them."""
+    groups = msgspec.structs.replace(
+        case, sharding=msgspec.structs.replace(case.sharded_by, wrapped="groups")
+    )
+    apart = gathered_alone(groups) and case.sharded_by.wrapped != "ties"
+    return groups if apart and gathered_together(groups) else case
 
 
 @st.composite

@@ -15,6 +15,19 @@ def gathered_alone(case: Case) -> Iterator[str]:
     return map(index, gathered.gathered_alone(case))
 
 
+def gathered_together(case: Case) -> str:
+    """The list of the modules that FSDP gathers as one group; empty where there is none."""
+    modules = ", ".join(f"model{index(path)}" for path in gathered.gathered_together(case))
+    return modules and f"[{modules}]"
+
+
+def told(case: Case) -> Iterator[str]:
+    """The modules that are told what the case's `sharding` says, one of every group."""
+    yield from (f"model{one}" for one in gathered_alone(case))
+    yield from (f"model{index(path)}" for path in gathered.gathered_together(case)[:1])
+    yield "model"
+
+
 def axes_apart(case: Case) -> Mapping[str, str]:
     """The axis over which FSDP shards each layer, by its subscript, where it is not the same for all."""
     return {index(path): axis for path, axis in gathered.axes_apart(case).items()}
@@ -58,9 +71,7 @@ def ordered(case: Case) -> Iterator[str]:
     for way, at, ahead in gathered.prefetched(case):
         yield f"model{index(at)}.set_modules_to_{way}_prefetch([model{index(ahead)}])"
     if case.sharded_by.kept_in_step:
-        yield from (
-            f"model{group}.set_reshard_after_backward(False)" for group in (*gathered_alone(case), "")
-        )
+        yield from (f"{group}.set_reshard_after_backward(False)" for group in told(case))
 
 
 def behind_backward(case: Case) -> tuple[str, ...]:

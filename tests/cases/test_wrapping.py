@@ -7,7 +7,7 @@ import pytest
 from samples import a_case
 
 from difftest.cases.case import Case
-from difftest.cases.gathered import gathered_alone
+from difftest.cases.gathered import gathered_alone, gathered_together
 from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
@@ -94,11 +94,13 @@ def test_coverage_counts_options_without_the_names_of_parameters() -> None:
         ("blocks", ["2.0", "2", "1"]),
         ("layers", ["3", "2.0.0", "1.0", "0"]),
         ("whole", []),
+        ("groups", ["2.0.0", "1.0"]),
     ],
 )
 def test_a_case_names_the_modules_that_are_gathered_alone(wrapped: str, alone: list[str]) -> None:
     case = a_case(NESTED, sequence=4, sharding=Sharding(wrapped=wrapped))  # type: ignore[arg-type]
     assert gathered_alone(case) == alone
+    assert gathered_together(case) == (["0", "3"] if wrapped == "groups" else [])
 
 
 def test_no_module_that_shares_a_parameter_is_gathered_alone() -> None:

@@ -302,6 +302,19 @@ def test_a_script_shards_parameters_again_behind_the_backward_passes() -> None:
     assert "reshard" not in script(of_blocks(), "torch_fsdp")
 
 
+def test_a_script_gathers_the_first_and_the_last_layer_together() -> None:
+    told = Sharding(wrapped="groups", gradient_divide_factor=2.0)
+    text = script(of_blocks(sharding=told), "torch_fsdp")
+    wanted = (
+        "fully_shard([model[0], model[2]], mesh=mesh)",
+        "model[1][0].set_gradient_divide_factor(2.0)",
+        "model[0].set_gradient_divide_factor(2.0)",
+    )
+    assert [line for line in wanted if line not in text] == []
+    assert "model[2].set" not in text
+    assert undefined(text) == set()
+
+
 def test_a_script_adds_in_place_to_a_view() -> None:
     text = script(of_blocks(features=(IN_PLACE,)), "torch_fsdp")
     assert "return super().forward(x).add_(x)" in text

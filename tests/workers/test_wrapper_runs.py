@@ -100,6 +100,10 @@ SHARDINGS = {
     "scattered": sharded(HYBRID, sharding=Sharding(synced="scattered")),
     "layers": sharded(sharding=Sharding(wrapped="layers")),
     "whole": sharded(sharding=Sharding(wrapped="whole", offload=True)),
+    "first and last together": recast("policy", "groups", again=False),
+    "first and last together, told more": sharded(
+        sharding=Sharding(wrapped="groups", gradient_divide_factor=2.0, summed=True, kept_in_step=True)
+    ),
     "mixed": sharded(features=(MIXED,)),
     "mixed, divided, every part": sharded(
         HYBRID,
@@ -148,6 +152,7 @@ def test_a_group_that_is_trained_later_fails_in_mixed_precision_which_is_known()
     ("name", "case"),
     [
         ("inputs_uncast_when_recomputed_in_fsdp", recast("everywhere", "layers", again=True)),
+        ("inputs_uncast_in_a_group_of_fsdp", recast("everywhere", "groups", again=False)),
     ],
 )
 def test_a_fault_of_what_fsdp_casts_is_known(name: str, case: Case) -> None:

@@ -14,7 +14,14 @@ from msgspec import structs
 from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import mixed_precision
-from difftest.cases.gathered import axes_apart, gathered_alone, prefetched, resting, widened_alone
+from difftest.cases.gathered import (
+    axes_apart,
+    gathered_alone,
+    gathered_together,
+    prefetched,
+    resting,
+    widened_alone,
+)
 from difftest.cases.layout import Placement, Replicate, Shard, ways
 from difftest.judge.stage import Stage
 from workers import sides
@@ -190,9 +197,11 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
         how = partial(how, ignored_params={module.get_parameter(case.sharded_by.ignored)})
     there = {name for name, _ in module.named_children()}  # of a pipeline, those of a stage
     alone = [path for path in gathered_alone(case) if path.partition(".")[0] in there]
-    for group in (*map(module.get_submodule, alone), module):
-        how(group, **_options(case, outermost=group is module))
-        _set(case, cast("FSDPModule", group))
+    together = [module.get_submodule(path) for path in gathered_together(case)]
+    for group in (*([module.get_submodule(path)] for path in alone), together, [module]):
+        if group:
+            how(group, **_options(case, outermost=group == [module]))
+            _set(case, cast("FSDPModule", group[0]))
     _order(case, {path: cast("FSDPModule", module.get_submodule(path)) for path in alone})
     mixed = of(case, mixed_precision.Options)
     if mixed and mixed.output == "loss":

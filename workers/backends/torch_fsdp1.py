@@ -47,6 +47,12 @@ WHOLE = (
 )
 """Features that need parameters in their own shapes, all of their numbers, or gradients of some alone."""
 
+UNWRAPPED = {
+    "ties": "FullyShardedDataParallel does not support shared parameters in submodules of their own",
+    "groups": "FullyShardedDataParallel wraps no list of modules",
+}
+"""Why it does not wrap so."""
+
 
 @for_modules_only
 def unsupported(case: Case) -> str | None:
@@ -60,8 +66,8 @@ def _by_option(case: Case) -> str | None:
         return "FullyShardedDataParallel divides gradients by the number of ranks alone"
     if case.sharded_by.ignored is not None:
         return "FullyShardedDataParallel is not told to ignore a parameter here"
-    if case.sharded_by.wrapped == "ties":
-        return "FullyShardedDataParallel does not support shared parameters in submodules of their own"
+    if reason := UNWRAPPED.get(case.sharded_by.wrapped):
+        return reason
     mixed = of(case, mixed_precision.Options)
     if mixed and mixed.output == "everywhere":
         return "FullyShardedDataParallel has no dtype of outputs"
