@@ -61,9 +61,17 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     case = _with(draw, case, base, option)
     fitting = [name for name in FEATURES if training_features.fits(name, case)]
     if exact or not fitting or not draw(weighted((2, True), (1, False))):
-        return case
+        return case if exact else draw(_scaled(case=case))
     feature = training_features.drawn(draw, draw(st.sampled_from(fitting)), case)
     return msgspec.structs.replace(case, features=(feature,))
+
+
+@st.composite
+def _scaled(draw: st.DrawFn, *, case: Case) -> Case:
+    """A gradient scaler beside an ignored parameter, which is no DTensor as the others are."""
+    if case.sharded_by.ignored is None or not training_features.fits("gradient_scaler", case):
+        return case
+    return msgspec.structs.replace(case, features=(training_features.drawn(draw, "gradient_scaler", case),))
 
 
 def _has_effect(option: str, case: Case) -> bool:

@@ -15,6 +15,8 @@ from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption
 from difftest.cases.wrapping import Sharding
+from difftest.findings.ledger import read_ledger
+from difftest.ground.clock import utc_today
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from workers import faults
@@ -78,6 +80,16 @@ def test_training_agrees_with_every_further_option() -> None:
         if isinstance(outcome, InfrastructureError) or not agrees(case, FSDP, outcome)
     ]
     assert wrong == []
+
+
+def test_a_gradient_scaler_beside_an_ignored_parameter_fails_which_is_known() -> None:
+    scaled = Feature(name="gradient_scaler", options={"step": 0})
+    case = msgspec.structs.replace(AGREEING["ignored"], features=(scaled,))
+    outcome = sandbox.run(case, FSDP)
+    (first,) = compare(case, FSDP, "torch", oracle_trace(case), outcome).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith("gradient_scaler_beside_ignored_parameters.py")
 
 
 PLANTED = {
