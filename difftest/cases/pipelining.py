@@ -20,7 +20,7 @@ Handed: TypeAlias = Literal["tensor", "view", "two", "unused", "integers", "stri
 Evaluated: TypeAlias = Literal["never", "first", "later"]
 Beside: TypeAlias = Literal["nothing", "rows", "pair", "one_row", "number"]
 
-OPTIONS = ("schedule", "hands", "scaled", "evaluated", "beside")
+OPTIONS = ("schedule", "hands", "scaled", "evaluated", "beside", "rows_second")
 """The fields whose values have names."""
 
 SINGLE: tuple[Schedule, ...] = ("GPipe", "1F1B")
@@ -50,6 +50,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `beside`: what every stage is given by keyword beside its inputs. Each layer is given its input times
       the factor of its row: one for each of the `rows`; a `pair` of tensors, the factors and what is added
       to the products; `one_row` for all; or a `number`, a tensor without dims.
+    * `rows_second`: tensors have the sequence first and rows second: microbatches are cut along dim 1.
 
     `ValueError` if the cuts are not in ascending order, or a number is out of range.
     """
@@ -61,6 +62,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     scaled: bool = False
     evaluated: Evaluated = "never"
     beside: Beside = "nothing"
+    rows_second: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.microbatches <= MOST_MICROBATCHES:
@@ -74,6 +76,11 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def stages(self) -> int:
         """The number of stages."""
         return len(self.cuts) + 1
+
+    @property
+    def can_turn(self) -> bool:
+        """Whether rows can come second: LoopedBFS has no argument that says how inputs are cut."""
+        return self.hands == "tensor" and self.schedule != "LoopedBFS"
 
     def layers(self, layers: int) -> list[range]:
         """The layers of each stage, of a model that has so many."""

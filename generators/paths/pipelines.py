@@ -1,7 +1,7 @@
 """Pipelines: the layers of a model in stages over `pp`, beside data axes or tensor parallelism or alone."""
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from hypothesis import strategies as st
@@ -187,23 +187,21 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         feature = training_features.drawn(draw, "input_hooks", case)
         case = msgspec.structs.replace(case, features=(feature,))
     case = draw(_evaluated(case=case)) if draw(sometimes(one_in=20)) else case
-    return draw(_with_beside(case=case)) if not exact and draw(sometimes(one_in=5)) else case
+    if not exact and draw(sometimes(one_in=5)):
+        case = _with(case, beside=draw(weighted(*BESIDE)))
+    turned = pipeline.can_turn and bool(case.model.sequence) and draw(sometimes(one_in=8))
+    return _with(case, rows_second=True) if turned else case
 
 
 @st.composite
 def _evaluated(draw: st.DrawFn, *, case: Case) -> Case:
     """With evaluations ahead of steps; ahead of the first one torch 2.9 cannot train afterwards."""
-    assert case.staged  # noqa: S101  every case of this path has stages
-    when = draw(weighted((1, "first"), (2, "later")))
-    return msgspec.structs.replace(case, pipeline=msgspec.structs.replace(case.staged, evaluated=when))
+    return _with(case, evaluated=draw(weighted((1, "first"), (2, "later"))))
 
 
-@st.composite
-def _with_beside(draw: st.DrawFn, *, case: Case) -> Case:
-    """With what every stage is given by keyword."""
+def _with(case: Case, **options: Any) -> Case:  # noqa: ANN401  fields of `Pipeline`
     assert case.staged  # noqa: S101  every case of this path has stages
-    pipeline = msgspec.structs.replace(case.staged, beside=draw(weighted(*BESIDE)))
-    return msgspec.structs.replace(case, pipeline=pipeline)
+    return msgspec.structs.replace(case, pipeline=msgspec.structs.replace(case.staged, **options))
 
 
 def _hybrid(case: Case) -> Case:

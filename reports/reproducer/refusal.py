@@ -80,8 +80,8 @@ def _without_stages(case: Case, backend: str) -> str | None:
         return None
     if len(case.layout.mesh.axes) > MOST_AXES_OF_STAGES or case.layout.mesh.names[-1] in {"dp_shard", "tp"}:
         return "the template of stages wraps them in DDP over one axis, or not at all"
-    if case.staged and case.staged.beside != "nothing":
-        return "no template gives stages more than their inputs"
+    if case.staged and (case.staged.beside != "nothing" or case.staged.rows_second):
+        return "no template gives stages more than their inputs, or rows second"
     return "no template clips over stages" if case.training.clip_norm is not None else None
 
 

@@ -43,6 +43,7 @@ def test_every_schedule_and_form_is_drawn_with_every_kind_of_stage() -> None:
     assert counts["input_hooks"] > 4
     assert {"pipeline evaluated=first", "pipeline evaluated=later"} <= {*counts}
     assert {f"pipeline beside={form}" for form in ("rows", "pair", "one_row", "number")} <= {*counts}
+    assert counts["pipeline rows_second=True"] > 3
     assert sum(REPEATED in dict(resets(case)) for case in drawn) > 30
     uneven = [case for case in drawn if case.staged and case.part_rows % case.staged.microbatches]
     assert uneven

@@ -124,6 +124,21 @@ def test_what_stages_cannot_be_given_by_keyword_is_known(beside: str, name: str)
     assert entry.upstream.endswith(f"{name}.py")
 
 
+def test_rows_that_come_second_are_refused_or_have_other_targets_which_is_known() -> None:
+    model = Model(layers=MODEL.layers, sequence=4)
+    case = piped(schedule="1F1B", model=model, rows_second=True)
+    (first,) = compare(case, BACKEND, "torch", oracle_trace(case), sandbox.run(case, BACKEND)).divergences
+    entry = read_ledger().entry(first, case, utc_today())
+    assert entry
+    assert entry.upstream.endswith("pipeline_cut_along_another_dim.py")
+    silent = piped(schedule="1F1B", model=model, rows_second=True, beside="rows")
+    first = divergences_of(silent)[0]
+    assert first.check == "loss"
+    entry = read_ledger().entry(first, silent, utc_today(), {DECIDED_BY: "pipeline.rows_second=True"})
+    assert entry
+    assert entry.upstream.endswith("pipeline_targets_of_other_rows.py")
+
+
 @pytest.mark.parametrize(
     ("axis", "sharded", "schedule", "cuts"),
     [

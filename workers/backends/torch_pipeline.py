@@ -53,9 +53,13 @@ def _no_stages(case: Case) -> str | None:
         return "stages have parameters of their own; two layers share one"
     if any(layer.reads_mask or layer.reads_segments for layer in layers):
         return "a stage is given what the one before gives; a layer reads more of the batch"
+    assert case.staged  # noqa: S101  looked up above
+    if case.staged.rows_second and not (case.model.sequence and case.staged.can_turn):
+        return (
+            "rows come second where there is a sequence, one tensor is handed on and the schedule is told so"
+        )
     if case.data.learnable or case.training.checkpointing or case.model.statistics():
         return "stages are not trained to the end, computed again, nor have they buffers here"
-    assert case.staged  # noqa: S101  looked up above
     ranks = case.layout.mesh.size(AXIS)
     trained = {int(name.partition(".")[0]) for name in case.model.parameters()}
     having = case.staged.ranks_with(trained, len(case.model.layers), ranks)

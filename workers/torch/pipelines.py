@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.microbatch import TensorChunkSpec
 from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from difftest.cases.pipelining import AXIS, SINGLE, Handed, Pipeline
+from difftest.cases.pipelining import AXIS, SINGLE, Pipeline
 from difftest.judge.outcome import Sharded
 from workers.torch.process_groups import Member, dtype_of
 from workers.training.modules import Adjusted
@@ -35,15 +36,19 @@ BESIDE = ("factors", "offsets")
 class StageModule(Adjusted):
     """The layers of one stage, with the names that they have in the model."""
 
-    def __init__(self, layers: Mapping[str, nn.Module], hands: Handed, *, first: bool, last: bool) -> None:
+    def __init__(
+        self, layers: Mapping[str, nn.Module], pipeline: Pipeline, *, first: bool, last: bool
+    ) -> None:
         super().__init__()
         for name, layer in layers.items():
             self.add_module(name, layer)
-        self.hands, self.first, self.last = hands, first, last
+        self.hands, self.rows_second = pipeline.hands, pipeline.rows_second
+        self.first, self.last = first, last
 
     def forward(self, *inputs: Tensor, beside: Any = ()) -> Any:  # type: ignore[override]  # noqa: ANN401  a tensor, or two
         """What the stage before gave, or the inputs; and what the next one is given."""
         whole = inputs[0] if self.first else self._joined(*inputs)
+        whole = turned(whole) if self.rows_second else whole
         extras = dict(zip(BESIDE, (beside,) if isinstance(beside, Tensor) else beside, strict=False))
         if self.hands == "learned" and not self.last and (bias := self._bias()) is not None:
             *_, linear = self.children()
@@ -64,7 +69,7 @@ class StageModule(Adjusted):
     def _handed(self, output: Tensor, whole: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
         match "tensor" if self.last and self.hands != "view" else self.hands:
             case "tensor":
-                return output
+                return turned(output) if self.rows_second else output
             case "view":
                 return output.unsqueeze(0).squeeze(0)
             case "strided":
@@ -87,6 +92,11 @@ class StageModule(Adjusted):
         *_, last = self.children()
         bias = last.bias if isinstance(last, nn.Linear) else None
         return bias if type(bias) is nn.Parameter and bias.requires_grad else None
+
+
+def turned(tensor: Tensor) -> Tensor:
+    """The first two dims swapped, so that the tensor and its gradient have no strides of their own."""
+    return torch.stack(tensor.unbind(1))
 
 
 @contextmanager
@@ -135,7 +145,7 @@ class RankPipeline:
         modules = [
             StageModule(
                 {str(layer): module.get_submodule(str(layer)) for layer in layers[index]},
-                self.pipeline.hands,
+                self.pipeline,
                 first=index == 0,
                 last=index == len(layers) - 1,
             ).to(self.member.device)
@@ -151,12 +161,21 @@ class RankPipeline:
             n_microbatches=self.pipeline.microbatches,
             loss_fn=self._loss,
             scale_grads=self.pipeline.scaled,
+            **self._cut(),
         )
         return Stages(modules)
+
+    def _cut(self) -> Mapping[str, Any]:
+        """How the schedule cuts inputs, where a rank has some, and joins outputs, if not along dim 0."""
+        second = TensorChunkSpec(1)
+        cut = {"output_merge_spec": second, **({"args_chunk_spec": (second,)} if 0 in self.own else {})}
+        return cut if self.pipeline.rows_second else {}
 
     def _loss(self, output: Tensor, targets: Tensor) -> Tensor:
         """That of a microbatch, as large as the schedule's division of gradients makes necessary."""
         assert self.loss  # noqa: S101  `run` sets it
+        if self.pipeline.rows_second:
+            output, targets = output.flatten(0, 1), targets.flatten(0, 1)
         return self.loss(output, targets) * (self.scale * self._divisor)
 
     @property
@@ -172,8 +191,9 @@ class RankPipeline:
         """
         self.loss, outputs, losses = loss, list[Tensor](), list[Tensor]()
         last = self.pipeline.stages - 1
-        for inputs, targets, *extras in parts:
+        for given, wanted, *extras in parts:
             own, beside = list[Tensor](), self._beside(extras)
+            inputs, targets = self._turned(given), self._turned(wanted)
             with self._handshake():
                 self._evaluate(inputs, targets, beside)
                 output = self.schedule.step(
@@ -183,7 +203,7 @@ class RankPipeline:
                     **beside,
                 )
             if last in self.own:
-                outputs.append(output.detach())
+                outputs.append(self._turned(output.detach()))
                 losses.append(torch.stack([one.detach() for one in own]).sum())
         there: list[Any] = [
             outputs,
@@ -192,6 +212,10 @@ class RankPipeline:
         source = distributed.get_global_rank(self.group, self.pipeline.rank_of(last, self.group.size()))
         distributed.broadcast_object_list(there, source, self.group)
         return there[0], total(there[1])
+
+    def _turned(self, tensor: Tensor) -> Tensor:
+        """Rows and sequence swapped, where the case has rows second."""
+        return turned(tensor) if self.pipeline.rows_second else tensor
 
     def _beside(self, extras: Sequence[Tensor]) -> Mapping[str, Any]:
         """The keyword of every stage, if it has one, from tensors of all rows."""
