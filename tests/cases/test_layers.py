@@ -197,6 +197,7 @@ ABOUT_ONE_KIND = {
     "workers/faults/experts.py": {"RoutedExperts"},
     "workers/xla/replicas.py": {"Collective"},  # operations that replicas lack
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
+    "difftest/cases/block.py": {"BuildingBlock"},
     "difftest/cases/parts.py": {"BuildingBlock"},
     "difftest/cases/resets.py": {"Collective", "Residual", "RMSNorm"},  # strides, how often, the epsilon
     "difftest/judge/predictions/_calls.py": {"Module"},  # a call's class has arguments, too

@@ -131,7 +131,11 @@ def name_of(shown: Divergence, case: Case) -> str:
             {"mean_over": "targets"},
             "mean of a cross entropy over a sharded batch",
         ),
-        (wrong("gradients", Stage.BACKWARD, "0.decay"), {"loops": ["scan"]}, "the body of scan closes over"),
+        (
+            wrong("gradients", Stage.BACKWARD, "0.decay"),
+            {"loops": ["scan"]},
+            "what goes through the state of scan",
+        ),
     ],
 )
 def test_what_torch_does_wrong_with_a_users_model_is_known(

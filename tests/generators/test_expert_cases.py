@@ -25,7 +25,7 @@ from workers.backends import torch_experts
 def test_gradients_go_through_a_collective_whose_choices_are_unambiguous(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
     (between,) = (one for one in case.model.layers if isinstance(one, Collective))
-    assert between.learned in {"nn", "functional"}
+    assert between.learned in {"nn", "functional", "plain"}
     assert between.reduction in {"sum", "avg"} or (case.data.regime, case.dtype) == ("normal", "float32")
     if case.data.regime == "exact":
         assert inexact(case) is None

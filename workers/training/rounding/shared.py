@@ -17,7 +17,7 @@ FLAT = torch.finfo(torch.float32).eps / 2
 """How near to 1 a result is that rounds to it."""
 
 FLAT_ROUNDOFFS = 4.0
-"""By how many roundoffs such results are off together: two units in the last place, as each of them may be."""
+"""By how many roundoffs such results are off together: two units in the last place, as each may be."""
 
 
 class SharedRounding(NamedTuple):
