@@ -114,7 +114,7 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
             state = msgspec.structs.replace(state, options={**state.options, "form": "flattened"})
         kept = [feature for feature in case.training_features if feature.name == "empty_group"]
         case = msgspec.structs.replace(case, features=(*kept, state))
-    if has(case, *DERIVATIVES) and case.layout.mesh.names == ("dp",) and draw(sometimes(one_in=3)):
+    if has(case, *DERIVATIVES) and case.layout.mesh.names == ("dp",) and draw(st.booleans()):
         case = msgspec.structs.replace(case, replication=Replication(static_graph=True))
     case = draw(_sharded(case=case)) if SHARDED in case.layout.mesh.names else case
     of_loop = training_features.with_features(case=case, often=OF_LOOPS, beside=BESIDE_LOOPS)
