@@ -35,6 +35,10 @@ BESIDE = (
 """The features that one of them may have beside it."""
 
 
+ALONE = "converted"
+"""What DDP does not stand, so that nothing beside it would show."""
+
+
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:  # noqa: ARG001  any mesh will do
     """Neither exact nor learnable: features round, and are for few steps."""
     return always("ordinary")
@@ -42,13 +46,15 @@ def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:  # noqa: ARG001  any mes
 
 @st.composite
 def completed(draw: st.DrawFn, *, case: Case) -> Case:
-    """With a feature of replicas and, in every second case, another that fits beside it.
+    """With a feature of replicas and, in every second case, another that fits beside it; or with one alone.
 
     In three of four cases the batch is one part of usual numbers in float32, which most of them need.
     """
     if not draw(sometimes(one_in=4)):
         case = _usual(case)
-    return draw(training_features.with_features(case=case, often=OFTEN, beside=BESIDE))
+    case = draw(training_features.with_features(case=case, often=OFTEN, beside=BESIDE))
+    alone = training_features.with_features(case=case, often=((1, ALONE),), beside=())
+    return draw(alone) if draw(sometimes(one_in=10)) else case
 
 
 def _usual(case: Case) -> Case:

@@ -33,7 +33,8 @@ def test_the_features_of_replicas_are_drawn_in_all_their_forms() -> None:
 @given(cases(paths=("replicated",)))
 def test_a_case_of_replicas_is_valid_and_has_one_of_their_features(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
-    assert has(case, "communication_hook", "local_steps", "uneven_inputs", "sharded_optimizer")
+    of_replicas = ("communication_hook", "local_steps", "uneven_inputs", "sharded_optimizer", "converted")
+    assert has(case, *of_replicas)
     if has(case, "local_steps", "uneven_inputs"):
         assert case.training.accumulation == 1
         assert case.part_rows % case.world_size == 0

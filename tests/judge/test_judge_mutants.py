@@ -9,7 +9,16 @@ from mutants import mutated
 from rooms import ROOT
 from vacuous_campaigns import Fault, ended
 
-from difftest.judge import capability, comparator, doubts, elements, measured, mismatches, noise
+from difftest.judge import (
+    capability,
+    comparator,
+    doubts,
+    elements,
+    measured,
+    mismatches,
+    noise,
+    predictions,
+)
 from difftest.judge.checks import (
     completion,
     determinism,
@@ -23,6 +32,13 @@ from difftest.judge.checks import (
 )
 
 LEAST = 0.95
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_before() -> None:
+    """Loads all predictions: each takes the threshold when it is first loaded, and would keep a mutant's."""
+    for name in predictions.names():
+        predictions.load(name)
 
 
 class Mutant(NamedTuple):

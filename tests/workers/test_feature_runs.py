@@ -43,6 +43,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "clip_by_infinity_norm": {"norm": 0.015625},
     "clip_by_value": {"value": 0.015625},
     "communication_hook": {"kind": "allreduce"},
+    "converted": {"step": 0},
     "distributed_checkpoint": {"step": 2, "resharded": True},
     "empty_group": {},
     "evaluated_before_update": {},
@@ -146,7 +147,7 @@ OF_OTHER_PATHS = (
     *("state_without_optimizer", "frozen_layers_trained", "last_of_bucket_lost", "averaged_early"),
     *("final_model_not_sent", "moved_in_bfloat16", "event_loses_update", "orthogonal_steps_short"),
     *("last_loss_forgotten", "halved_by_own_function", "hooks_without_effect"),
-    *("slope_without_gradient", "derivative_without_gradient"),
+    *("slope_without_gradient", "derivative_without_gradient", "converted_through_bfloat16"),
     *("parameter_hooks_without_effect", "last_before_empty_group_lost"),
     *("added_twice", "gradients_of_a_metric"),
 )

@@ -14,8 +14,9 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_loca
 from difftest.cases.case import Case
 from difftest.cases.feature import of
 from difftest.cases.features import communication_hook, local_steps, sharded_optimizer, uneven_inputs
-from workers.faults import BACKEND, SHARDING, planted
+from workers.faults import BACKEND, SHARDING, of_feature, planted
 from workers.faults.features import replacing
+from workers.training.features import converted
 from workers.training.session import Session
 
 DDP, PATHS = ("torch_ddp",), ("replicated",)
@@ -209,3 +210,10 @@ def bucket_views_copied(session: Session, _case: Case, _rank: int) -> Session:
             parameter.data = parameter.data.clone()
 
     return replacing(session, of_zero, "_build_param_buckets", spoiled)
+
+
+@of_feature("converted", about="a module is converted by a dtype that has fewer numbers", paths=PATHS)
+def converted_through_bfloat16(session: Session, _case: Case, _rank: int) -> Session:
+    """So that its parameters are rounded."""
+    right = converted.there_and_back
+    return replacing(session, converted, "there_and_back", lambda module: right(module, torch.bfloat16))
