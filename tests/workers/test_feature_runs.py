@@ -20,9 +20,12 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
 from difftest.cases.options import Feature, FeatureOption, Spelling
+from difftest.findings.ledger import read_ledger
 from difftest.ground import plugins
+from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome
+from difftest.records.evidence import DECIDED_BY
 from workers import faults
 from workers.backends import load
 from workers.isolate import sandbox
@@ -244,8 +247,17 @@ def test_what_reads_values_within_a_step_is_refused_where_that_would_abort(case:
     assert "a feature reads values on the host within a step" in outcome.message
 
 
+def test_what_is_converted_behind_ddp_is_not_averaged_and_known() -> None:
+    case = with_feature("converted")
+    outcome = sandbox.run(case, "torch_ddp")
+    shown = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences
+    entry = read_ledger().entry(shown[0], case, utc_today(), {DECIDED_BY: "feature.converted"})
+    assert entry
+    assert entry.upstream.endswith("converted_behind_ddp.py")
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "converted"])
 def test_a_feature_agrees_on_replicas(name: str) -> None:
     case = with_feature(name)
     outcome = sandbox.run(case, "torch_ddp")
