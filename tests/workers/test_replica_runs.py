@@ -121,10 +121,13 @@ PLANTED = {
 }
 
 
+SHOWN_ELSEWHERE = "converted_through_bfloat16"
+"""In `test_feature_runs.py`, on another backend: DDP does not stand what it is planted in."""
+
+
 def test_every_planted_fault_of_replicas_has_a_case() -> None:
-    assert {name for name, fault in faults.all_faults().items() if fault.paths == ("replicated",)} == {
-        *PLANTED
-    }
+    of_replicas = {name for name, fault in faults.all_faults().items() if fault.paths == ("replicated",)}
+    assert of_replicas == {*PLANTED, SHOWN_ELSEWHERE}
 
 
 @pytest.mark.parametrize("fault", in_part(PLANTED, 3))
