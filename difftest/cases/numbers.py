@@ -194,7 +194,9 @@ def _segments(case: Case, rng: np.random.Generator) -> Integers:
 def _beside(case: Case, step: int) -> Mapping[str, Floats]:
     """What a pipeline's stages are given beside their inputs (rows), of which some forms have equal rows."""
     beside = case.staged.beside if case.staged else "nothing"
-    names = {"nothing": (), "pair": ("factors", "offsets")}.get(beside, ("factors",))
+    if beside == "nothing":
+        return {}
+    names = ("factors", "offsets") if beside == "pair" else ("factors",)
     rows, rng = case.data.batch, random(case, f"beside {step}")
     drawn = rng.uniform(0.5, 1.5, (len(names), rows if beside in {"rows", "pair"} else 1))
     return {

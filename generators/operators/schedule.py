@@ -13,8 +13,9 @@ the order of meshes, of which a short campaign reaches the first.
 import functools
 import hashlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from difftest.cases.layout import Mesh
 from generators.layouts import require_ranks
@@ -22,6 +23,8 @@ from generators.operators.singles import Single, first_singles, singles
 from generators.operators.table import OperatorEntry, modules, usable
 
 Scheduled: TypeAlias = Literal["operators", "modules"]
+
+One = TypeVar("One")
 
 BLOCK = 20
 CHAIN_BLOCKS = 6
@@ -77,6 +80,12 @@ def meshes(max_world_size: int) -> tuple[Mesh, ...]:
     """The meshes of at most so many ranks; `UsageError` for a number out of range."""
     require_ranks(max_world_size)
     return tuple(mesh for mesh in MESHES if mesh.world_size <= max_world_size)
+
+
+def in_order(purpose: str, seed: int, every: Sequence[One]) -> tuple[One, ...]:
+    """All of them, in an order that a seed decides for a purpose."""
+    digest = hashlib.sha256(f"{purpose} {seed}".encode()).digest()
+    return tuple(random.Random(digest).sample(every, len(every)))  # noqa: S311  not secret
 
 
 @functools.lru_cache(maxsize=4)

@@ -6,8 +6,6 @@ a norm over a cut dim, of which every rank holds a share too, and operators behi
 """
 
 import functools
-import hashlib
-import random
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -73,8 +71,7 @@ def _entries() -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _order(seed: int) -> tuple[str, ...]:
-    digest = hashlib.sha256(f"partial {seed}".encode()).digest()
-    return tuple(random.Random(digest).sample(_entries(), len(_entries())))  # noqa: S311  not secret
+    return schedule.in_order("partial", seed, _entries())
 
 
 @functools.lru_cache(maxsize=4096)

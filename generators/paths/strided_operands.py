@@ -5,9 +5,7 @@ DTensors have such an order of cuts.
 """
 
 import functools
-import hashlib
 import itertools
-import random
 from collections.abc import Iterator
 
 import msgspec
@@ -54,8 +52,7 @@ def _entries() -> tuple[OperatorEntry, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _order(seed: int) -> tuple[OperatorEntry, ...]:
-    digest = hashlib.sha256(f"strided {seed}".encode()).digest()
-    return tuple(random.Random(digest).sample(_entries(), len(_entries())))  # noqa: S311  not secret
+    return schedule.in_order("strided", seed, _entries())
 
 
 @functools.lru_cache(maxsize=2048)

@@ -5,8 +5,6 @@ are those of operators, and an operator's programs follow one another in the sam
 """
 
 import functools
-import hashlib
-import random
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import FLOATS
@@ -55,8 +53,7 @@ def _entries() -> tuple[OperatorEntry, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _order(seed: int) -> tuple[OperatorEntry, ...]:
-    digest = hashlib.sha256(f"unused {seed}".encode()).digest()
-    return tuple(random.Random(digest).sample(_entries(), len(_entries())))  # noqa: S311  not secret
+    return schedule.in_order("unused", seed, _entries())
 
 
 @functools.lru_cache(maxsize=1024)

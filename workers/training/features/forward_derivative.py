@@ -5,6 +5,7 @@ Equal to the derivative that two reverse passes make.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from torch.autograd import forward_ad
 from difftest.cases.features.forward_derivative import Options
 from workers.training.features import Hooks, Model
 from workers.training.features.gradient_penalty import squares
+
+Differentiated: TypeAlias = Callable[[Model, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From a model, its inputs and a direction to the output and its derivative along the direction."""
 
 
 def hooks(options: Options) -> Hooks:
@@ -23,10 +27,6 @@ def hooks(options: Options) -> Hooks:
 def equal(options: Options) -> Hooks:
     """By two reverse passes, which use no formula of forward mode."""
     return Hooks(call=partial(call, _by_reverse_mode, options.factor))
-
-
-Differentiated = Callable[[Model, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From a model, its inputs and a direction to the output and its derivative along the direction."""
 
 
 def call(
