@@ -40,7 +40,8 @@ from workers.isolate import sandbox
 
 PATHS = ("wrappers", "regions", "pipelines", "experts", "states", "shards", "replicated", "context_parallel")
 PATHS += ("learned_collectives", "listed_collectives", "collective_layouts", "several_meshes", "data_tensor")
-PATHS += ("own_steps",)
+PATHS += ("own_steps", "partial_operands", "strided_operands", "blocks", "tensor_parallel")
+PATHS += ("compositions", "unused_results")
 
 VARY_EVERY = 4
 
