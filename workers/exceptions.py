@@ -137,6 +137,8 @@ def _others_hold_the_gpu() -> bool:
 
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: its type, its message's first line, and the framework's innermost frame."""
+    log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
+    error = _before_it_was_compiled(error)
     late = str(error).startswith(ASYNCHRONOUS)
     frames = traceback.extract_tb(error.__traceback__)
     return Failure(
@@ -146,9 +148,17 @@ def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
         kind=type(error).__name__,
         message=_message(error, frames)[:MESSAGE_CHARACTERS],
         frame="" if late else _frame(frames),
-        log="".join(traceback.format_exception(error))[-LOG_CHARACTERS:],
+        log=log,
         rank=rank,
     )
+
+
+def _before_it_was_compiled(error: Exception) -> Exception:
+    """What `torch.compile` wraps where the traced code itself raised, which is what eager code raises."""
+    wrapped = getattr(error, "inner_exception", None)  # of a compiler behind TorchDynamo
+    if type(error).__name__ == "TorchRuntimeError" and error.__context__:
+        wrapped = error.__context__.__cause__
+    return wrapped if isinstance(wrapped, Exception) else error
 
 
 def _lacks_capability(error: Exception) -> bool:

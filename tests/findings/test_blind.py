@@ -168,7 +168,7 @@ def test_the_command_prints_the_shares_and_fails_where_one_is_too_great(
     assert "100.0 % of 2 cases on xla_spmd, loss" in wide.output
     ledger.write_text("")
     narrow = command(*wanted, "--known", ledger)
-    assert (narrow.status, narrow.output.partition(" pairs")[0]) == (0, "0 of 56")
+    assert (narrow.status, narrow.output.partition(" pairs")[0]) == (0, "0 of 64")
 
 
 def test_a_page_says_how_much_the_known_faults_hide_from_its_own_cases(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from difftest.judge.stage import Stage
 pytestmark = pytest.mark.slow
 needs("torch", reason="needs torch: pip install 'difftest[xla]'")
 
+import torch  # noqa: E402
+
 from workers.exceptions import explain, without_package  # noqa: E402
 
 OPERATOR = "Op(op=aten.convolution.default, args_schema=Spec(S(0) on (25, 6, 6)))"
@@ -60,6 +62,27 @@ def test_a_first_line_that_ends_with_a_colon_is_followed_by_the_next_one() -> No
     )
     assert explained(propagated(None, f"{first}\n  {second}\nA hint.")).message == f"{first} {second}"
     assert explained(propagated(None, "nothing follows:")).message == "nothing follows:"
+
+
+def test_what_fails_while_it_is_traced_is_what_eager_code_raises() -> None:
+    def fail(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.view(7)
+
+    eager, traced = (
+        explained(lambda function=function: function(torch.ones(3)))  # type: ignore[misc]
+        for function in (fail, torch.compile(fail, backend="eager"))
+    )
+    assert "is invalid for input of size 3" in eager.message
+    assert (traced.kind, traced.message) == (eager.kind, eager.message)
+    assert "TorchRuntimeError" in traced.log
+
+
+def test_what_a_compiler_behind_dynamo_raises_is_not_hidden_by_its_wrapper() -> None:
+    def refuses(_graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., object]:
+        raise KeyError  # without a message
+
+    failure = explained(lambda: torch.compile(torch.sin, backend=refuses)(torch.ones(3)))
+    assert failure.kind == "KeyError"
 
 
 def test_an_assertion_without_a_message_has_its_source_line() -> None:

@@ -9,11 +9,16 @@ from difftest.judge.events import Events
 from workers.torch import process_groups
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
     from workers.training.session import Session
 
 PRELOAD = (*process_groups.PRELOAD, "workers.torch.compiled_preload")
+
+TRACED = "aot_eager"
+"""The compiler of torch that runs the graphs of AOTAutograd as they are, in a quarter of Inductor's time."""
 
 MOST_CHARACTERS = 200
 """Of the reason for a break, whose first line says what it is."""
@@ -26,22 +31,33 @@ def inner(module: "nn.Module") -> "nn.Module":
     return module._orig_mod if isinstance(module, OptimizedModule) else module  # noqa: SLF001
 
 
-def around(eager: "Session", case: Case) -> "Session":
-    """The session with the placed module under `torch.compile`.
+def whole(module: "nn.Module") -> "nn.Module":
+    """A placed module under `torch.compile`, by Inductor.
 
     `Module.compile` would skip a module of torch's own, such as a wrapper, without a word (torch 2.9).
     """
     import torch
 
+    placed: nn.Module = torch.compile(module)  # type: ignore[assignment]
+    return placed
+
+
+def traced(module: "nn.Module") -> "nn.Module":
+    """A placed module under `torch.compile`, whose graphs AOTAutograd makes and Inductor does not compile."""
+    import torch
+
+    placed: nn.Module = torch.compile(module, backend=TRACED)  # type: ignore[assignment]
+    return placed
+
+
+def around(
+    eager: "Session", case: Case, compile_module: "Callable[[nn.Module], nn.Module]" = whole
+) -> "Session":
+    """The session whose placed module is compiled."""
     graphs = Graphs(syncs_a_step=case.training.accumulation + 1)
-
-    def place(module: "nn.Module") -> "nn.Module":
-        placed: nn.Module = torch.compile(eager.place(module))  # type: ignore[assignment]
-        return placed
-
     return replace(
         eager,
-        place=place,
+        place=lambda module: compile_module(eager.place(module)),
         quiet=lambda module, last: eager.quiet(inner(module), last),
         observe=lambda *_: nullcontext(),
         sync=graphs.sync,

@@ -1,0 +1,63 @@
+"""`Module.compile` of each residual block behind `parallelize_module` and `fully_shard`; the rest is eager.
+
+torchtitan compiles so. What goes into a block is then an eager result, such as the output of a
+tensor-parallel layer that is still on its way.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from workers import sides
+from workers.backends import torch_fsdp, torch_tp
+from workers.torch import compiled, devices, process_groups
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.training.session import Session
+
+TITLE = "torch.compile of blocks"
+SIDE = "torch"
+FRAMEWORK = "torch"
+PROFILE = replace(sides.TORCH, only_named=True)
+PRELOAD = compiled.PRELOAD
+processes = process_groups.processes
+environment = process_groups.environment
+
+
+def unsupported(case: Case) -> str | None:
+    """Why neither `torch_tp` nor `torch_fsdp` takes the case, or why there is nothing to compile; or None."""
+    if reason := _eager(case).unsupported(case):
+        return str(reason)
+    return None if _blocks(case) else "the model has no residual block, which is what is compiled"
+
+
+@contextmanager
+def session(
+    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+) -> Iterator["Session"]:
+    """Joins and places as the eager backend does, and compiles the blocks."""
+    with _eager(case).session(case, rank, rendezvous, kind) as eager:
+        yield compiled.around(eager, case, partial(_compile, case))
+
+
+def _eager(case: Case) -> ModuleType:
+    return torch_fsdp if torch_tp.unsupported(case) else torch_tp
+
+
+def _blocks(case: Case) -> list[str]:
+    """The paths of the residual blocks that no other block holds."""
+    held = [path for path, layer in walk(case.model.layers) if layer.held is not None]
+    return [path for path in held if not any(path.startswith(f"{other}.") for other in held)]
+
+
+def _compile(case: Case, module: "nn.Module") -> "nn.Module":
+    for path in _blocks(case):
+        module.get_submodule(path).compile(backend=compiled.TRACED)
+    return module
