@@ -39,7 +39,7 @@ CASES = {
     "torch_simple_fsdp": SHARDED,
     "torch_compile_dtensor": TENSOR_PARALLEL,
     "torch_compile_tp": TENSOR_PARALLEL,
-    "torch_compile_blocks": TENSOR_PARALLEL,
+    "torch_compile_blocks_tp": TENSOR_PARALLEL,
 }
 
 BACKENDS = (
@@ -47,7 +47,7 @@ BACKENDS = (
     pytest.param("torch_compile_fsdp", marks=pytest.mark.nightly),
     pytest.param("torch_compile_dtensor", marks=pytest.mark.nightly),
     pytest.param("torch_compile_tp", marks=pytest.mark.nightly),
-    "torch_compile_blocks",
+    "torch_compile_blocks_tp",
     "torch_simple_fsdp",
     pytest.param("xla_compile", marks=pytest.mark.xla),
 )

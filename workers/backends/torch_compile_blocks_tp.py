@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from workers import sides
-from workers.backends import torch_fsdp, torch_tp
+from workers.backends import torch_tp
 from workers.torch import compiled, devices, process_groups
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
-TITLE = "torch.compile of blocks"
+TITLE = "torch.compile of blocks behind parallelize_module"
 SIDE = "torch"
 FRAMEWORK = "torch"
 PROFILE = replace(sides.TORCH, only_named=True)
@@ -32,23 +31,18 @@ environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Why neither `torch_tp` nor `torch_fsdp` takes the case, or why there is nothing to compile; or None."""
-    if reason := _eager(case).unsupported(case):
-        return str(reason)
-    return None if _blocks(case) else "the model has no residual block, which is what is compiled"
+    """Why `torch_tp` does not take the case, or why there is nothing to compile; or None."""
+    nothing = None if _blocks(case) else "the model has no residual block, which is what is compiled"
+    return torch_tp.unsupported(case) or nothing
 
 
 @contextmanager
 def session(
     case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
 ) -> Iterator["Session"]:
-    """Joins and places as the eager backend does, and compiles the blocks."""
-    with _eager(case).session(case, rank, rendezvous, kind) as eager:
-        yield compiled.around(eager, case, partial(_compile, case))
-
-
-def _eager(case: Case) -> ModuleType:
-    return torch_fsdp if torch_tp.unsupported(case) else torch_tp
+    """Joins and cuts as `torch_tp` does, and traces the blocks."""
+    with torch_tp.session(case, rank, rendezvous, kind) as eager:
+        yield compiled.around(eager, case, partial(_trace, case))
 
 
 def _blocks(case: Case) -> list[str]:
@@ -57,7 +51,7 @@ def _blocks(case: Case) -> list[str]:
     return [path for path in held if not any(path.startswith(f"{other}.") for other in held)]
 
 
-def _compile(case: Case, module: "nn.Module") -> "nn.Module":
+def _trace(case: Case, module: "nn.Module") -> "nn.Module":
     for path in _blocks(case):
         module.get_submodule(path).compile(backend=compiled.TRACED)
     return module
