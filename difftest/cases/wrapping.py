@@ -98,7 +98,7 @@ class Regions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     weighted: bool = False
 
 
-Exchange: TypeAlias = Literal["functional", "nn", "padded", "gathered"]
+Exchange: TypeAlias = Literal["functional", "nn", "padded", "gathered", "whole"]
 Product: TypeAlias = Literal["loop", "grouped", "batched"]
 
 
@@ -107,7 +107,8 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     * `exchange`: between ranks. Each sends the rows of another one's experts by `all_to_all_single`, that of
       torch's `functional` collectives or of `torch.distributed.nn`, in parts as large as they are; `padded`:
-      in equal parts. `gathered`: every rank has all rows, and the results are reduced and scattered.
+      in equal parts. `gathered`: every rank has all rows, and the results are reduced and scattered. `whole`:
+      so too, and what goes to experts of other ranks stays there, behind a rank's own, with weights of zero.
     * `product`: on a rank, one expert after another in a `loop`; `grouped`: by `torch._grouped_mm`, where the
       device has a kernel for it; `batched`: with as many rows, many of them empty, for each expert.
     * `form`: where nothing is between ranks, because a compiler cuts the whole. Rows are moved by products

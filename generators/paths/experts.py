@@ -141,6 +141,8 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         product=draw(weighted((2, "loop"), (2, "grouped"), (1, "batched"))),
         form=draw(equally("one_hot", "gather")),
     )
+    if dispatch.product == "grouped" and draw(sometimes(one_in=3)):
+        dispatch = msgspec.structs.replace(dispatch, exchange="whole")
     return msgspec.structs.replace(
         case,
         dispatch=dispatch,

@@ -50,6 +50,7 @@ def test_every_way_of_rows_and_every_mesh_is_drawn() -> None:
     counts = Counter(name for case in drawn for own in parts(case).values() for name in own)
     assert min(counts[f"dispatch exchange={way}"] for way in ("nn", "padded", "gathered")) > 20
     assert min(counts[f"dispatch product={way}"] for way in ("grouped", "batched")) > 20
+    assert counts["dispatch exchange=whole"] > 5
     assert {case.layout.mesh.names for case in drawn} == set(torch_experts.MESHES)
     layers = [one for case in drawn for _, one in walk(case.model.layers) if isinstance(one, RoutedExperts)]
     assert {one.capacity for one in layers} == {None, 1, 2, 3}

@@ -63,11 +63,12 @@ def assert_agrees(case: Case, backend: str = BACKEND) -> None:
 
 NN: Exchange = "nn"
 LOOP: Product = "loop"
-EXCHANGES: tuple[Exchange, ...] = ("functional", "nn", "padded", "gathered")
+WHOLE: Exchange = "whole"
+EXCHANGES: tuple[Exchange, ...] = ("functional", "nn", "padded", "gathered", WHOLE)
 PRODUCTS: tuple[Product, ...] = ("grouped", "batched")
 WAYS = {
     way: with_experts(dispatch=Dispatch(exchange=way[0], product=way[1]), shared=4)
-    for way in (*((one, LOOP) for one in EXCHANGES), *((NN, one) for one in PRODUCTS))
+    for way in (*((one, LOOP) for one in EXCHANGES), *((NN, one) for one in PRODUCTS), (WHOLE, PRODUCTS[1]))
 }
 """A case of every exchange of rows, and of every product."""
 

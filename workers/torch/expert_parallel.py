@@ -46,7 +46,7 @@ class ExpertRank:
             held = functional.one_hot(wanted, routed.layer.experts)
             before = (held.cumsum(0) * held).sum(-1) - 1 + self._before(held.sum(0))[wanted]
             kept = before < routed.layer.capacity
-        by_choice = self._gathered if routed.dispatch.exchange == "gathered" else self._sent
+        by_choice = self._gathered if routed.dispatch.exchange in {"gathered", "whole"} else self._sent
         return routed.summed(by_choice(routed, wanted, kept))
 
     def _before(self, counts: Tensor) -> Tensor:
@@ -105,17 +105,24 @@ class ExpertRank:
         return cast("Tensor", functional_collectives.wait_tensor(autograd(rows, back, there, self.group)))
 
     def _gathered(self, routed: Routed, wanted: Tensor, kept: Tensor) -> Tensor:
-        """The results of all choices: every rank has all rows and adds what its experts give."""
-        top, own = routed.chosen.shape[1], self._own(routed)
+        """The results of all choices: every rank has all rows and adds what its experts give.
+
+        `whole` leaves the rows of others behind its own, as transformers does it: results of these have a
+        weight of zero.
+        """
+        top, own, experts = routed.chosen.shape[1], self._own(routed), routed.layer.experts
         gather = cast("Any", functional_collectives.all_gather_tensor_autograd)
         scatter = cast("Any", functional_collectives.reduce_scatter_tensor_autograd)
         rows = gather(routed.rows, 0, self.group)
         numbers = _all_gathered(torch.where(kept, wanted, -1), self.group)
-        choices = ((numbers >= own.start) & (numbers < own.stop)).nonzero().squeeze(-1)
-        choices = choices[numbers[choices].argsort(stable=True)]
-        counts = functional.one_hot(numbers[choices] - own.start, own.stop - own.start).sum(0)
+        inside = (numbers >= own.start) & (numbers < own.stop)
+        choices = torch.where(inside, numbers, experts).argsort(stable=True)
+        if routed.dispatch.exchange == "gathered":
+            choices = choices[: inside.sum()]
+        counts = functional.one_hot(numbers[inside] - own.start, own.stop - own.start).sum(0)
         done = self._multiplied(routed, rows.index_select(0, choices // top), counts.tolist())
-        results = done.new_zeros(len(numbers), done.shape[1]).index_copy(0, choices, done)
+        weighted = done * inside[choices].unsqueeze(-1)
+        results = done.new_zeros(len(numbers), done.shape[1]).index_copy(0, choices, weighted)
         return cast("Tensor", scatter(results, "sum", 0, self.group))
 
     def _multiplied(self, routed: Routed, rows: Tensor, counts: list[int]) -> Tensor:
@@ -133,21 +140,25 @@ class ExpertRank:
     def _product(
         self, routed: Routed, rows: Tensor, rising: Tensor, falling: Tensor, counts: list[int]
     ) -> Tensor:
+        """Of rows behind the last of `counts` zeros, or what `torch._grouped_mm` finds in memory."""
         product = routed.dispatch.product
         if product == "grouped" and _has_kernel(rising) and _has_kernel(falling):
             ends = torch.tensor(counts, device=rows.device).cumsum(0).to(torch.int32)
             hidden = torch._grouped_mm(rows, rising, offs=ends)  # noqa: SLF001  it has no public name
             return torch._grouped_mm(activated(routed.layer.function, hidden), falling, offs=ends)  # noqa: SLF001
+        own, behind = rows.split([sum(counts), len(rows) - sum(counts)])
         if product == "batched":
             slots = max(counts)
             empty = rows.new_zeros(len(counts) * slots, rows.shape[1])
             places = _places(counts, slots, rows.device)
-            filled = empty.index_copy(0, places, rows).unflatten(0, (len(counts), slots))
-            return routed.through(filled, rising, falling).flatten(0, 1).index_select(0, places)
-        parts = rows.split(counts)
-        return torch.cat(
-            [routed.through(*one) for one in zip(parts, rising.unbind(), falling.unbind(), strict=True)]
-        )
+            filled = empty.index_copy(0, places, own).unflatten(0, (len(counts), slots))
+            done = [routed.through(filled, rising, falling).flatten(0, 1).index_select(0, places)]
+        else:
+            parts = own.split(counts)
+            done = [
+                routed.through(*one) for one in zip(parts, rising.unbind(), falling.unbind(), strict=True)
+            ]
+        return torch.cat([*done, torch.zeros_like(behind)])
 
 
 def _places(counts: Sequence[int], slots: int, device: torch.device) -> Tensor:
