@@ -12,7 +12,7 @@ import msgspec
 
 from difftest.cases import unreadable
 from difftest.cases.layers import walk
-from difftest.cases.layout import ALONE, Layout, Partial, Placements, Replicate, replicated
+from difftest.cases.layout import ALONE, Layout, Placements, Replicate, has_shares, replicated
 from difftest.cases.model import Model
 from difftest.cases.options import (
     TORCH_KERNELS,
@@ -182,7 +182,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """`ValueError` if anything but a float operand of a program is placed as shares of a sum."""
         floats = self.model.parameters() if self.model.is_program else {}
         for name, placements in (("the batch", self.layout.batch), *self.layout.parameters.items()):
-            if Partial() in placements and name not in floats:
+            if has_shares(placements) and name not in floats:
                 msg = f"{name} is placed as a partial sum; only float operands of programs can be"
                 raise ValueError(msg)
 

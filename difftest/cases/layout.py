@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -44,17 +44,39 @@ class Replicate(msgspec.Struct, frozen=True, array_like=True, tag="R", forbid_un
         return "R"
 
 
+Reduction: TypeAlias = Literal["sum", "avg", "max", "min"]
+
+
 class Partial(msgspec.Struct, frozen=True, array_like=True, tag="P", forbid_unknown_fields=True):
     """Every rank along this mesh axis holds a share of the whole tensor; the sum of the shares is its value.
 
-    For the float operands of programs alone, and of DTensor's placements that of sums alone.
+    For the float operands of programs alone.
     """
+
+    @property
+    def reduction(self) -> Reduction:
+        """What makes the value of the shares."""
+        return "sum"
 
     def __str__(self) -> str:
         return "P"
 
 
-Placement: TypeAlias = Shard | Replicate | Partial
+class PartialBy(Partial, frozen=True, array_like=True, tag="PB", forbid_unknown_fields=True):
+    """The same, with the mean, the greatest or the least of the shares as the value."""
+
+    by: Literal["avg", "max", "min"]
+
+    @property
+    def reduction(self) -> Reduction:
+        """What makes the value of the shares."""
+        return self.by
+
+    def __str__(self) -> str:
+        return f"P({self.by})"
+
+
+Placement: TypeAlias = Shard | Replicate | Partial | PartialBy
 Placements: TypeAlias = tuple[Placement, ...]
 Slices: TypeAlias = tuple[slice, ...]
 
@@ -233,6 +255,11 @@ def uneven_axes(shape: Sequence[int], placements: Placements, mesh: Mesh) -> int
         isinstance(placement, Shard) and shape[placement.dim] % ranks > 0
         for placement, ranks in zip(placements, mesh.shape, strict=True)
     )
+
+
+def has_shares(placements: Placements) -> bool:
+    """Whether the ranks along any axis hold shares."""
+    return any(isinstance(placement, Partial) for placement in placements)
 
 
 def replicated(mesh: Mesh) -> Placements:

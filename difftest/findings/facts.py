@@ -8,7 +8,7 @@ from difftest.cases.evenness import uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
-from difftest.cases.layout import Placements, Shard
+from difftest.cases.layout import Partial, Placements, Shard
 from difftest.cases.options import Feature, field_resets
 from difftest.cases.pipelining import AXIS, OPTIONS
 from difftest.judge.divergence import Divergence
@@ -91,6 +91,10 @@ FACTS: Mapping[str, Callable[[Case], str]] = {
     "wrapping": lambda case: _spaced(_wrapping(case)),
     # `empty` where a rank holds nothing of a tensor, else `whole`, `even` or `uneven`
     "shards": evenness.of_case,
+    # What makes the values of operands of which every rank holds a share
+    "reductions": lambda case: _spaced(
+        one.reduction for at in case.layout.parameters.values() for one in at if isinstance(one, Partial)
+    ),
     # A module stands as the function that it calls
     "program": lambda case: _spaced(function_called(one.title) for one in case.model.operators.values()),
     "options": lambda case: _spaced(_options(case.model.operators.values())),

@@ -1,8 +1,9 @@
 """Programs of one operator with a float operand of which every rank holds a share: a partial sum.
 
-A product over cut dims leaves such a tensor. Only DTensors have them, and only linear operators may be
-applied to the shares. The operators and the meshes are those of the path `operators`. Every fifth program is
-a norm over a cut dim, of which every rank holds a share too, and operators behind it.
+A product over cut dims leaves such a tensor; a mean or the greatest over a cut dim leaves shares of that.
+Only DTensors have them, and only linear operators may be applied to the shares. The operators and the meshes
+are those of the path `operators`. Every fifth program is a norm over a cut dim, of which every rank holds a
+share too, and operators behind it.
 """
 
 import functools
@@ -13,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operand
-from difftest.cases.layout import Layout, Mesh, Partial, Shard
+from difftest.cases.layout import Layout, Mesh, Partial, PartialBy, Shard
 from difftest.cases.model import Model
 from generators.models import Purpose
 from generators.operators import schedule
@@ -32,6 +33,10 @@ completed = as_drawn
 meshes, purposes = operators.meshes, operators.purposes
 
 NORM = "0.input"
+OTHERS = tuple(PartialBy(by) for by in ("avg", "max", "avg", "min"))
+REDUCTIONS = tuple(by for other in OTHERS for by in (Partial(), other))
+"""What makes the value of the shares, operator by operator."""
+
 EVERY = 5
 """So many programs come with one of a norm."""
 
@@ -44,7 +49,8 @@ def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh:
     if index % EVERY == EVERY - 1:
         return mesh
     round_, position = divmod(index - index // EVERY, len(_entries()))
-    own = _shared(_order(seed)[position], mesh)
+    by = REDUCTIONS[(position + round_) % len(REDUCTIONS)]
+    own = _shared(_order(seed)[position], mesh, by)
     return single(own[(seed + round_) % len(own)], path=__name__.rpartition(".")[2], mesh=mesh, seed=seed)
 
 
@@ -66,7 +72,7 @@ def _with_cut_norm(layout: Layout) -> Layout:
 @functools.cache
 def _entries() -> tuple[str, ...]:
     """The operators with a float operand."""
-    return tuple(entry.name for entry in usable() if _shared(entry.name, schedule.PAIR))
+    return tuple(entry.name for entry in usable() if _shared(entry.name, schedule.PAIR, Partial()))
 
 
 @functools.lru_cache(maxsize=4)
@@ -75,18 +81,25 @@ def _order(seed: int) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _shared(name: str, mesh: Mesh) -> tuple[Single, ...]:
-    """Each float operand of each sample a partial sum over the first axis, the others whole, and then cut."""
+def _shared(name: str, mesh: Mesh, by: Partial) -> tuple[Single, ...]:
+    """Each float operand of each sample in shares over the first axis, the others whole, and then cut.
+
+    Beside shares of anything but a sum, other float operands are partial sums in place of cut.
+    """
     entry = entries()[name]
     return tuple(
         Single(entry.operator(sample, form=entry.form), placed)
         for sample in entry.samples
-        for placed in _placements(sample.operands, mesh)
+        for placed in _placements(sample.operands, mesh, by)
     )
 
 
-def _placements(operands: Mapping[str, Operand], mesh: Mesh) -> Iterator[ByOperand]:
+def _placements(operands: Mapping[str, Operand], mesh: Mesh, by: Partial) -> Iterator[ByOperand]:
     cut, *_, whole = placements(operands, mesh) * 2  # on one rank they are the same
+    sums = {
+        name: (Partial(), *whole[name][1:]) if operand.is_float else whole[name]
+        for name, operand in operands.items()
+    }
     for name, operand in operands.items():
-        for others in (whole, cut) if operand.is_float else ():
-            yield {**others, name: (Partial(), *others[name][1:])}
+        for others in (whole, cut if by == Partial() else sums) if operand.is_float else ():
+            yield {**others, name: (by, *others[name][1:])}

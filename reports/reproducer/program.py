@@ -32,6 +32,15 @@ MEMORY: Mapping[str, str] = {
 }
 """How an operand is made to lie in memory."""
 
+OWN = "torch.where(torch.arange(share.numel()).view(share.shape) % mesh.size(axis) == index"
+SHARES: Mapping[str, str] = {
+    "sum": "share * (2, -1, 0, 0)[index]",
+    "avg": "share * (2, -1, 0, 0)[index] * mesh.size(axis)",
+    "max": f"{OWN}, share, -share.abs() - 1)",
+    "min": f"{OWN}, share, share.abs() + 1)",
+}
+"""What the rank at `index` of an axis holds of `share`, by how all shares give it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramScript:
@@ -52,9 +61,11 @@ class ProgramScript:
         return self.fault.results.get(self.fault.tensor, "").startswith("complex")
 
     @property
-    def shares(self) -> bool:
-        """Whether an operand is a partial sum."""
-        return any(Partial() in at for at in self.case.layout.parameters.values())
+    def shares(self) -> Mapping[str, str]:
+        """How reductions are of which ranks hold shares, and what of `share` the rank at `index` holds."""
+        every = (one for at in self.case.layout.parameters.values() for one in at)
+        there = {one.reduction for one in every if isinstance(one, Partial)}
+        return {name: spelled for name, spelled in SHARES.items() if name in there}
 
     @property
     def writes(self) -> bool:

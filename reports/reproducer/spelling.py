@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.residual import Residual
-from difftest.cases.layout import Placements, Shard
+from difftest.cases.layout import PartialBy, Placement, Placements, Shard
 from difftest.cases.routed import SHARDS, routed
 from difftest.cases.script_values import python
 from reports.reproducer.blocks import Written
@@ -75,11 +75,16 @@ def is_sharded(at: Placements) -> bool:
 
 def placements(at: Placements) -> str:
     """DTensor's placements as a list."""
-    return (
-        "["
-        + ", ".join(f"Shard({p.dim})" if isinstance(p, Shard) else f"{type(p).__name__}()" for p in at)
-        + "]"
-    )
+    return f"[{', '.join(map(_placement, at))}]"
+
+
+def _placement(at: Placement) -> str:
+    match at:
+        case Shard(dim=dim):
+            return f"Shard({dim})"
+        case PartialBy(by=by):
+            return f"Partial({python(by)})"
+    return f"{type(at).__name__}()"
 
 
 def partition_spec(case: Case, at: Placements, dims: int) -> str:

@@ -10,7 +10,7 @@ from difftest.cases import numbers
 from difftest.cases.case import Case, DType
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.operator import FLOATS, Form, Operand, OperandType
-from difftest.cases.layout import Partial, Shard
+from difftest.cases.layout import Partial, PartialBy, Shard
 from difftest.cases.resets import option_resets
 from difftest.ground import plugins
 from workers import backends
@@ -121,10 +121,14 @@ def test_a_program_is_the_same_case_after_json_whether_its_bounds_are_written_wh
 
 def test_only_float_operands_of_programs_are_placed_as_partial_sums() -> None:
     partial = (Partial(),)
+    assert msgspec.json.encode(partial) == b'[["P"]]'
     case = a_program(sharded={"0.input": partial})
     assert Case.from_json(case.to_json()).layout.parameters["0.input"] == partial
     takers = {name for name in RUNS_PROGRAMS if not backends.load(name).unsupported(case)}
     assert takers == {"oracle", "torch_dtensor", "tpu_dtensor"}
+    mean = a_program(sharded={"0.input": (PartialBy("avg"),)})
+    assert Case.from_json(mean.to_json()) == mean != case
+    assert {name for name in RUNS_PROGRAMS if not backends.load(name).unsupported(mean)} == takers
     indices = an_operator(operands={"input": Operand(shape=(4, 3), dtype="int64")})
     with pytest.raises(ValueError, match=r"0\.input is placed as a partial sum; only float operands"):
         a_program(indices, sharded={"0.input": partial})

@@ -1,12 +1,14 @@
 """Operands cut in two orders or shared, collectives in lists and of uneven parts, and meshes of four axes."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from quiet_draws import quietly
 
 from difftest.cases.case import Case
 from difftest.cases.layers.collective import Collective
-from difftest.cases.layout import Partial, Shard
+from difftest.cases.layout import Partial, Shard, has_shares
 from difftest.cases.parts import parts
 from difftest.cases.reversed_cuts import cut_in_reverse
 from difftest.ground.errors import UsageError
@@ -43,11 +45,18 @@ def test_on_few_ranks_one_axis_of_strided_operands_has_one() -> None:
 
 def test_a_program_of_partial_operands_has_one_over_the_first_axis() -> None:
     drawn = [case_at(0, index, paths=("partial_operands",), max_world_size=4) for index in range(60)]
+    counts = Counter[str]()
     of_sums, of_norms = [case for index, case in enumerate(drawn) if index % 5 < 4], drawn[4::5]
     for case in of_sums:
-        shared = [placed for placed in case.layout.parameters.values() if Partial() in placed]
+        shared = [placed for placed in case.layout.parameters.values() if has_shares(placed)]
         assert case.world_size > 1
-        assert [placed.index(Partial()) for placed in shared] == [0]
+        assert not any(has_shares(placed[1:]) for placed in shared)
+        own = [placed[0] for placed in shared if placed[0] != Partial()] or [Partial()]
+        assert len(own) == 1
+        assert len(shared) == 1 or own != [Partial()]
+        counts.update(str(one) for one in own)
+    assert counts["P"] == sum(counts.values()) // 2
+    assert counts["P(avg)"] > counts["P(max)"] > 0 < counts["P(min)"]
     assert len({case.model.operators["0"].operator for case in of_sums}) == len(of_sums)
     assert {case.model.operators["0"].operator for case in of_norms} == {"linalg.vector_norm"}
     assert {case.layout.parameters["0.input"][0] for case in of_norms} == {Shard(0)}

@@ -8,7 +8,7 @@ from sample_programs import a_call, a_program
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Items, Named, Operand, Reference
-from difftest.cases.layout import Partial, Replicate, Shard
+from difftest.cases.layout import Partial, PartialBy, Replicate, Shard
 from difftest.judge.comparator import compare
 from difftest.judge.events import Fact
 from difftest.judge.outcome import Failure, Outcome, Trace
@@ -153,8 +153,17 @@ PARTIAL = {
         sharded={"0.a": (P,), "0.b": (S0,)},
         dtype="bfloat16",
     ),
+    "a mean": a_program(
+        a_call("torch.exp", {"input": a_float(5, 4)}), sharded={"0.input": (PartialBy("avg"),)}
+    ),
+    "the greatest": a_program(
+        a_call("torch.exp", {"input": a_float(5, 4)}), sharded={"0.input": (PartialBy("max"),)}
+    ),
+    "the least": a_program(
+        a_call("torch.exp", {"input": a_float(5, 4)}), sharded={"0.input": (PartialBy("min"),)}
+    ),
 }
-"""Programs on two ranks that hold shares of a sum."""
+"""Programs on two ranks that hold shares."""
 
 SQUARE = {
     "two axes on one dim": a_program(

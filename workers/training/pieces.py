@@ -111,6 +111,6 @@ def _dtensor_placement(placement: "Ours") -> "Placement":
         case Shard(dim=dim):
             return distributed.Shard(dim)
         case Partial():
-            return distributed.Partial()
+            return distributed.Partial(placement.reduction)
         case _:
             return distributed.Replicate()

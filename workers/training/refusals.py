@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.cases.layout import Partial
+from difftest.cases.layout import has_shares
 
 Unsupported: TypeAlias = Callable[[Case], str | None]
 """A backend's `unsupported`: why it cannot express a case, or None."""
@@ -36,7 +36,7 @@ def stages(case: Case) -> str | None:
 
 def partial_sums(case: Case) -> str | None:
     """Why annotations cannot express the layout, or None."""
-    if any(Partial() in placements for placements in case.layout.parameters.values()):
+    if any(has_shares(placements) for placements in case.layout.parameters.values()):
         return "an annotation cuts a tensor or repeats it; the layout has a partial sum"
     return stages(case) or own_batches(case)
 
