@@ -14,6 +14,7 @@ from difftest.cases.model import Model
 from difftest.findings.ledger import read_ledger
 from difftest.ground.clock import utc_today
 from difftest.judge.comparator import compare
+from workers.backends.xla_replica import unsupported
 from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
@@ -99,3 +100,13 @@ def test_the_gradient_of_the_greatest_over_ranks_is_wrong_which_is_known() -> No
     first = compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).divergences[0]
     assert first.check == "gradients"
     assert read_ledger().entry(first, case, utc_today())
+
+
+def test_torch_xlas_functions_do_not_reduce_the_gradient_of_a_sum_over_replicas_which_is_known() -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    case = msgspec.structs.replace(through(operation="all_reduce"), path="learned_collectives")
+    outcome = sandbox.run(case, "xla_replica")
+    first = compare(case, "xla_replica", "xla", oracle_trace(case), outcome).divergences[0]
+    assert first.check == "gradients"
+    assert read_ledger().entry(first, case, utc_today())
+    assert unsupported(through(operation="all_gather"))

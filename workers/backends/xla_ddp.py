@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from workers import sides
 from workers.backends import torch_ddp
 from workers.training.refusals import for_modules_only
-from workers.xla import devices, legitimate, replicas
+from workers.xla import devices, legitimate, pinning, replicas
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +38,8 @@ def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or the wrapper cannot verify shapes, or None."""
     if case.forms.verified_shapes and processes(case) == 1:
         return "the verification of shapes has a graph for each rank; replicas on the CPU must share one"
+    if pinning.learned(case):
+        return "collectives that gradients go through are those of torch's process groups"
     return replicas.unsupported(case)
 
 

@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.judge.stage import Stage
 from workers import sides
 from workers.backends import torch_ddp
-from workers.xla import devices, replicas
+from workers.xla import devices, pinning, replicas
 
 if TYPE_CHECKING:
     import torch
@@ -33,13 +33,23 @@ def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or None. Of a program there is one: all would do the same."""
     if case.model.is_program and case.world_size > 1:
         return "every replica would run the whole program; it runs on a mesh of one rank"
-    return replicas.unsupported(case)
+    return _not_learned(case) or replicas.unsupported(case)
+
+
+def _not_learned(case: Case) -> str | None:
+    """Why gradients cannot go through the case's collectives, or None."""
+    learned = pinning.learned(case)
+    if any(layer.operation != "all_reduce" for layer in learned):
+        return "of torch_xla.core.functions, all_reduce alone has the same graph on every replica"
+    if learned and case.dtype not in {"float32", "float64"}:
+        return "torch_xla.core.functions pins layouts, as XLA's all-reduce of half types cannot on the CPU"
+    return None
 
 
 @contextmanager
 def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Reduces gradients once a step, after all accumulation parts."""
-    with replicas.session(case, rank, _place, after=partial(_after, case.forms.pin_layout)) as joined:
+    with replicas.session(case, rank, _place, after=partial(_after, pinning.pinned(case))) as joined:
         yield joined
 
 
@@ -55,7 +65,7 @@ def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     forms = replica.case.forms
     if not forms.no_broadcast:
         tensors = [*module.parameters(), *module.buffers()]
-        xla_model.collective_broadcast(tensors, pin_layout=forms.pin_layout)
+        xla_model.collective_broadcast(tensors, pin_layout=pinning.pinned(replica.case))
     torch_xla.sync()
     return module
 

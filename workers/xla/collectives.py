@@ -8,6 +8,7 @@ pinned layouts is an all-reduce of what each rank pads by itself, a different gr
 from collections.abc import Callable
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from difftest.cases.case import Case
@@ -16,6 +17,7 @@ from difftest.cases.layout import Mesh
 from difftest.ground.errors import UnsupportedError
 from workers.training import operators
 from workers.training.parcels import packed, unpacked
+from workers.xla.pinning import pinned
 
 Groups = list[list[int]]
 
@@ -31,15 +33,28 @@ def collect(case: Case, rank: Callable[[], int]) -> Callable[[Tensor, Collective
     if case.world_size == 1:
         return operators.collect
 
+    pins = pinned(case)
+
     def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
+        within = groups(case.layout.mesh, spec.axis)
+        if spec.learned is not UNSET:
+            return unpacked([_learned(parcel, spec, within) for parcel in packed(tensor, spec)]) * spec.factor
         with torch.no_grad():
-            within = groups(case.layout.mesh, spec.axis)
-            done = unpacked(
-                _dispatch(packed(tensor, spec), spec, within, rank(), pinned=case.forms.pin_layout)
-            )
+            done = unpacked(_dispatch(packed(tensor, spec), spec, within, rank(), pinned=pins))
             return done if spec.operation in SCALED else done * spec.factor
 
     return carry_out
+
+
+def _learned(parcel: Tensor, spec: Collective, within: Groups) -> Tensor:
+    """An `all_reduce` with a gradient."""
+    from torch_xla.core import functions
+
+    mean = spec.reduction == "avg"
+    reduced: Tensor = functions.all_reduce(
+        "sum" if mean else spec.reduction, parcel, 1 / spec.ranks if mean else 1.0, within
+    )
+    return reduced
 
 
 def groups(mesh: Mesh, axis: int) -> Groups:

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
 from difftest.cases.case import Case
-from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Placements, Shard
 from difftest.judge.events import Events
 from difftest.judge.outcome import Array, Sharded, Trace
@@ -24,7 +21,7 @@ from difftest.judge.stage import Stage
 from workers.torch import process_groups
 from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
 from workers.training.refusals import mixed_rows, reading, stages
-from workers.xla import devices, gate, lazy, plugin
+from workers.xla import devices, gate, lazy, pinning, plugin
 
 if TYPE_CHECKING:
     import torch
@@ -43,8 +40,6 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
-    if any(isinstance(layer, Collective) and layer.learned is not UNSET for layer in case.model.layers):
-        return "collectives that gradients go through are those of torch's process groups"
     return mixed_rows(case) or stages(case) or _machine(case) or _reads(case)
 
 
@@ -127,7 +122,7 @@ class Replica:
             xla_model.REDUCE_SUM,
             loss.clone(),
             groups=list(groups.values()),
-            pin_layout=self.case.forms.pin_layout,  # XLA refuses a mixture
+            pin_layout=pinning.pinned(self.case),
         )
         return summed
 
