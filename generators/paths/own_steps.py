@@ -1,6 +1,7 @@
 """Training steps that people write themselves: penalties on slopes, hooks, metrics, changes in place.
 
-Or loops around them: schedulers of several parts, who sets gradients to zero and when, norms to clip by.
+Or loops around them: schedulers of several parts, who sets gradients to zero and when, norms to clip by,
+and a step that is tried again behind an exception.
 Any model whose inputs are mostly numbers, replicated, sharded, or with `tp`. Only this path draws these
 features.
 """
@@ -59,7 +60,13 @@ DERIVATIVES = ("gradient_penalty", "forward_derivative")
 BESIDE = ("gradient_penalty", "parameter_hooks", "schedule", "weight_decay", "implementation", "amsgrad")
 """The features that one of them may have beside it."""
 
-OF_LOOPS = ((2, "schedule"), (2, "zeroed_gradients"), (1, "clip_by_infinity_norm"), (1, "optimizer"))
+OF_LOOPS = (
+    (2, "schedule"),
+    (2, "zeroed_gradients"),
+    (1, "clip_by_infinity_norm"),
+    (1, "optimizer"),
+    (3, "retried"),
+)
 BESIDE_LOOPS = ("tensor_rate", "schedule")
 """The features of the loop around the steps, which one of three cases has in their place."""
 

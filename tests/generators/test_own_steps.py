@@ -15,7 +15,7 @@ FEATURES = (
     *("gradient_penalty", "forward_derivative", "parameter_hooks", "added_in_place", "empty_group"),
     "evaluated_before_update",
 )
-OF_LOOPS = ("schedule", "zeroed_gradients", "clip_by_infinity_norm", "optimizer")
+OF_LOOPS = ("schedule", "zeroed_gradients", "clip_by_infinity_norm", "optimizer", "retried")
 
 
 @pytest.mark.long

@@ -99,6 +99,14 @@ def test_the_scripts_of_generated_features_are_python() -> None:
             Feature(name="clip_by_infinity_norm", options={"norm": 0.5, "order": 0.0}),
             ["torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5, norm_type=0.0)", "optimizer.step()"],
         ),
+        (
+            Feature(name="retried", options={"step": 0, "layer": "last", "during": "backward"}),
+            [
+                "hook = layer.register_full_backward_pre_hook(fail)",
+                "except torch.OutOfMemoryError:",
+                "(loss * scale).backward()",
+            ],
+        ),
         (Feature(name="zeroed_gradients"), ["optimizer.zero_grad(set_to_none=False)"]),
         (
             Feature(name="tensor_rate"),

@@ -72,6 +72,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "parameter_groups": {"decay": 0.25},
     "parameter_hooks": {"of": "gradient"},
     "reentrant_checkpoint": {},
+    "retried": {"step": 0, "layer": "first", "during": "backward"},
     "save_and_load": {"step": 2},
     "schedule": {"kind": "step", "factor": 0.5},
     "sharded_optimizer": {},
@@ -152,7 +153,7 @@ OF_OTHER_PATHS = (
     *("last_loss_forgotten", "halved_by_own_function", "hooks_without_effect"),
     *("slope_without_gradient", "derivative_without_gradient", "converted_through_bfloat16"),
     *("parameter_hooks_without_effect", "last_before_empty_group_lost"),
-    *("added_twice", "gradients_of_a_metric"),
+    *("added_twice", "gradients_of_a_metric", "gradients_of_an_attempt_kept"),
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""
 

@@ -48,6 +48,9 @@ PENALTY: Options = {"factor": 0.5}
 HOOKS: Options = {"of": "gradient"}
 DUAL: Options = {"factor": 0.5, "form": "dual"}
 FUNCTION: Options = {"factor": 0.5, "form": "func"}
+FORWARD: Options = {"step": 0, "layer": "first", "during": "forward"}
+FIRST: Options = {"step": 0, "layer": "first", "during": "backward"}
+LAST: Options = {"step": 0, "layer": "last", "during": "backward"}
 
 
 def with_step(
@@ -84,6 +87,8 @@ AGREEING = {
         with_step("dp", "empty_group", {}),
         with_step("dp", "empty_group", {"first": True}),
         with_step("dp", "evaluated_before_update", {}),
+        with_step("dp", "retried", FORWARD),
+        with_step("dp", "retried", LAST),
     ),
     FSDP: (
         with_step("dp_shard", "gradient_penalty", PENALTY, sharding=KEPT),
@@ -91,8 +96,13 @@ AGREEING = {
         with_step("dp_shard", "added_in_place", {}),
         with_step("dp_shard", "empty_group", {}, {"step": 1, "form": "offloaded"}),
         with_step("dp_shard", "evaluated_before_update", {}, sharding=Sharding(wrapped="layers")),
+        with_step("dp_shard", "retried", FORWARD),
     ),
-    TP: (with_step("tp", "parameter_hooks", HOOKS), with_step("tp", "empty_group", {})),
+    TP: (
+        with_step("tp", "parameter_hooks", HOOKS),
+        with_step("tp", "empty_group", {}),
+        with_step("tp", "retried", FIRST),
+    ),
 }
 KNOWN = {
     "slope_penalty_in_fsdp": (FSDP, with_step("dp_shard", "gradient_penalty", PENALTY), ""),
@@ -159,6 +169,22 @@ KNOWN = {
         "torch_dtensor",
         with_step("dp", "optimizer", {"kind": "adagrad", "form": "fused", "rate": 0.0078125}),
         "",
+    ),
+    "backward_tried_again_on_fsdp2": (
+        FSDP,
+        with_step("dp_shard", "retried", LAST, sharding=Sharding(wrapped="whole")),
+        "feature.retried",
+    ),
+    "backward_tried_again_on_fsdp1": (
+        "torch_fsdp1",
+        with_step("dp_shard", "retried", FIRST),
+        "feature.retried",
+    ),
+    "backward_tried_again_on_ddp": (DDP, with_step("dp", "retried", FIRST), ""),
+    "backward_tried_again_on_ddp_of_a_static_graph": (
+        DDP,
+        with_step("dp", "retried", LAST, replication=Replication(static_graph=True)),
+        "feature.retried",
     ),
     "view_changed_behind_fsdp": (
         FSDP,

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from difftest.cases.case import Case
+from difftest.cases.features.retried import Options
 from workers.faults import BACKEND, of_feature, planted
 from workers.faults.features import replacing
 from workers.training.features import (
@@ -16,6 +17,7 @@ from workers.training.features import (
     forward_derivative,
     gradient_penalty,
     parameter_hooks,
+    retried,
 )
 from workers.training.session import Session
 
@@ -71,6 +73,18 @@ def gradients_of_a_metric(session: Session, _case: Case, _rank: int) -> Session:
         return right(progress)
 
     evaluated_before_update.metric = differentiated
+    return session
+
+
+@of_feature("retried", about="gradients of an attempt that failed are added to the next one's", paths=PATHS)
+def gradients_of_an_attempt_kept(session: Session, _case: Case, _rank: int) -> Session:
+    """Those of the whole step, as where only the update had failed."""
+
+    def kept(progress: TrainingProgress, at: Options) -> None:
+        del at
+        (progress.forward() * progress.scale).backward()
+
+    retried.attempt = kept
     return session
 
 
