@@ -44,6 +44,8 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
       loss that is differentiated twice needs them (`set_reshard_after_backward`).
     * `embeddings_resting`: an embedding that is gathered by itself is not gathered in the backward pass
       (`set_unshard_in_backward`), which needs no weight of it.
+    * `second_mesh`: behind tensor parallelism and before it shards, the program makes another mesh of the
+      same ranks, with an axis `tp` of the same name, as trainers do for experts.
     * `ignored`: a parameter that the wrapper leaves as it is (`ignored_params`). The program averages its
       gradients.
 
@@ -62,6 +64,7 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kept_between: bool = False
     kept_in_step: bool = False
     embeddings_resting: bool = False
+    second_mesh: bool = False
     ignored: schema.TensorName | None = None
 
     def __post_init__(self) -> None:

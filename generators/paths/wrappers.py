@@ -120,7 +120,8 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         return case
     case = msgspec.structs.replace(case, features=draw(_features(case=case)))
     skips = has(case, "skipped_block")
-    case = _gathered_whole(case) if skips and draw(st.booleans()) else case
+    # with one group of all parameters, some of it have no gradient where a block is skipped
+    case = _with_options(case, wrapped="whole") if skips and draw(st.booleans()) else case
     case = draw(_forwards_first(case=case))
     case = draw(_composed(case=case)) if SHARDED in case.layout.mesh.names else case
     again = draw(sometimes(one_in=4))
@@ -130,14 +131,14 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     fits = not has(case, "skipped_block", "activations_on_host")
     sharded = SHARDED in case.layout.mesh.names
     case = draw(_cast_often(case=case)) if fits and sharded else case
-    return _grouped(case) if fits and sharded and draw(sometimes(one_in=4)) else case
+    case = _grouped(case) if fits and sharded and draw(sometimes(one_in=4)) else case
+    beside = sharded and TENSOR in case.layout.mesh.names and draw(sometimes(one_in=3))
+    return _with_options(case, second_mesh=True) if beside else case
 
 
 def _grouped(case: Case) -> Case:
     """With the first and the last layer in one group of FSDP's, where there is another between them."""
-    groups = msgspec.structs.replace(
-        case, sharding=msgspec.structs.replace(case.sharded_by, wrapped="groups")
-    )
+    groups = _with_options(case, wrapped="groups")
     apart = gathered_alone(groups) and case.sharded_by.wrapped != "ties"
     return groups if apart and gathered_together(groups) else case
 
@@ -155,8 +156,7 @@ def _cast_often(draw: st.DrawFn, *, case: Case) -> Case:
     if not has(case, "mixed_precision"):
         return case
     layers = msgspec.structs.replace(
-        case,
-        sharding=msgspec.structs.replace(case.sharded_by, wrapped="layers"),
+        _with_options(case, wrapped="layers"),
         features=tuple(_everywhere(one) for one in case.training_features),
     )
     often = weighted((3, True), (1, False))
@@ -203,13 +203,11 @@ def _composed(draw: st.DrawFn, *, case: Case) -> Case:
         changed["wrapped"] = "ties"
     if TENSOR not in case.layout.mesh.names and draw(sometimes(one_in=6)):
         changed["flattened"] = True
-    return msgspec.structs.replace(case, sharding=msgspec.structs.replace(case.sharded_by, **changed))
+    return _with_options(case, **changed)
 
 
-def _gathered_whole(case: Case) -> Case:
-    """With one group of all parameters, so that some of it have no gradient where a block is skipped."""
-    whole = msgspec.structs.replace(case.sharded_by, wrapped="whole")
-    return msgspec.structs.replace(case, sharding=whole)
+def _with_options(case: Case, **options: Any) -> Case:  # noqa: ANN401  fields of `Sharding`
+    return msgspec.structs.replace(case, sharding=msgspec.structs.replace(case.sharded_by, **options))
 
 
 def in_two_parts(case: Case) -> Case:

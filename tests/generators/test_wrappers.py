@@ -45,6 +45,7 @@ def test_the_path_of_wrappers_draws_every_option_with_everything_else() -> None:
     assert 0 in [one.options["step"] for one in used if one.name == "distributed_checkpoint"]
     assert {one.options["backward"] for one in used if one.name == "forwards_first"} == {"once", "each"}
     assert counts["sharding wrapped=groups"] > 5
+    assert {case.layout.mesh.names[-1] for case in drawn if case.sharded_by.second_mesh} == {"tp"}
     mixed = [one for case in drawn if (one := of(case, mixed_precision.Options))]
     assert {one.output for one in mixed} == {"policy", "loss", "everywhere"}
     again = [case for case in drawn if has(case, "mixed_precision") and case.training.checkpointing]

@@ -185,6 +185,15 @@ def test_a_script_of_fsdp_has_further_options(options: dict[str, object], lines:
     assert [line for line in lines if line not in text] == []
 
 
+def test_a_script_of_tensor_parallelism_makes_a_second_mesh_ahead_of_fsdp() -> None:
+    whole = {"0.weight": (S0, R), "0.bias": (S0, R)}
+    case = a_case(mesh=(*PAIR, ("tp", 1)), batch=(S0, R), sharded=whole, sharding=Sharding(second_mesh=True))
+    text = script(case, "torch_tp")
+    made = "init_device_mesh(\"cpu\", (2, 1), mesh_dim_names=('ep', 'tp'))['tp']"
+    assert text.index("parallelize_module(") < text.index(made) < text.index("fully_shard(model")
+    assert undefined(text) == set()
+
+
 def test_a_script_says_what_fsdp_gathers_ahead_and_not_at_all() -> None:
     layers = (Embedding(vocabulary=8, width=4), Linear(inputs=4, outputs=4), Linear(inputs=4, outputs=2))
     whole = {f"{path}.weight": (S0,) for path in range(3)} | {f"{path}.bias": (S0,) for path in (1, 2)}

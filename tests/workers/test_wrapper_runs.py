@@ -156,8 +156,13 @@ def test_a_group_that_is_trained_later_fails_in_mixed_precision_which_is_known()
     ],
 )
 def test_a_fault_of_what_fsdp_casts_is_known(name: str, case: Case) -> None:
-    outcome = sandbox.run(case, "torch_fsdp")
-    (first,) = compare(case, "torch_fsdp", "torch", oracle_trace(case), outcome).divergences
+    assert_known(case, "torch_fsdp", name)
+
+
+def assert_known(case: Case, backend: str, name: str) -> None:
+    """It diverges on a backend of torch's as the ledger's entry of this name says."""
+    outcome = sandbox.run(case, backend)
+    (first,) = compare(case, backend, "torch", oracle_trace(case), outcome).divergences
     entry = read_ledger().entry(first, case, utc_today())
     assert entry
     assert entry.upstream.endswith(f"{name}.py")
@@ -181,6 +186,13 @@ def test_fully_sharded_training_beside_tensor_parallelism_divides_by_the_cases_f
     )
     case = msgspec.structs.replace(case, sharding=Sharding(gradient_divide_factor=3.0, summed=True))
     assert agrees(case, "torch_tp", sandbox.run(case, "torch_tp"))
+
+
+def test_fsdp_refuses_parameters_whose_mesh_has_another_root_which_is_known() -> None:
+    case = a_sharded_case(Mesh((("dp_shard", 2), ("tp", 1))), (S0, R), {"": (S0, R)})
+    case = msgspec.structs.replace(case, sharding=Sharding(second_mesh=True))
+    assert_known(case, "torch_tp", "mesh_root_of_equal_submeshes")
+    assert agrees(case, "torch_dtensor", sandbox.run(case, "torch_dtensor"))
 
 
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])

@@ -144,4 +144,17 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
         module = parallelize_module(module, member.mesh[axis], gathering)
     tie_again(module, case)
     axes = tuple(name for name in member.mesh.mesh_dim_names or () if name != axis)
+    if axes and case.sharded_by.second_mesh:
+        _second_mesh(member, axis)
     return torch_fsdp.shard(case, module, member.mesh[axes]) if axes else module
+
+
+def _second_mesh(member: process_groups.Member, axis: str) -> None:
+    """Takes the `axis`, which the first mesh has too, of another mesh, as programs do for their experts."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    names, tp = ("ep", axis), member.mesh.size(-1)
+    transport = member.devices.transport(member.case, member.device)
+    groups = member.devices.groups(member.device, transport, names)
+    shape = (member.case.world_size // tp, tp)
+    init_device_mesh(member.device.type, shape, mesh_dim_names=names, **groups)[axis]
