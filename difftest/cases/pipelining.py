@@ -16,7 +16,9 @@ MOST_MICROBATCHES = 64
 Schedule: TypeAlias = Literal[
     "GPipe", "1F1B", "LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"
 ]
-Handed: TypeAlias = Literal["tensor", "view", "two", "unused", "integers", "strided", "passed_on", "learned"]
+Handed: TypeAlias = Literal[
+    "tensor", "view", "two", "unused", "integers", "strided", "passed_on", "learned", "named"
+]
 Evaluated: TypeAlias = Literal["never", "first", "later"]
 Beside: TypeAlias = Literal["nothing", "rows", "pair", "one_row", "number"]
 
@@ -41,8 +43,8 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `microbatches`: into how many parts the rows of an accumulation part are cut, as `tensor_split` does.
     * `hands`: what a stage gives the next one. It is a `tensor`; a `view` of one, which the last stage gives
       too; `two` halves of its value; a second tensor that stays `unused`; one of `integers` beside it; a
-      tensor that is `strided`; beside it what the stage received, `passed_on`; or beside it a bias that the
-      stage has `learned`, which the next one adds.
+      tensor that is `strided`; beside it what the stage received, `passed_on`; beside it a bias that the
+      stage has `learned`, which the next one adds; or a dict that has it `named`.
     * `scaled`: the loss of a microbatch is a mean, and the schedule divides gradients by their number, as is
       torch's default. Otherwise it is a sum.
     * `evaluated`: whether the batch of a step is evaluated ahead of it, by `schedule.eval`: `never`, ahead of

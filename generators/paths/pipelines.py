@@ -190,7 +190,9 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
     if not exact and draw(sometimes(one_in=5)):
         case = _with(case, beside=draw(weighted(*BESIDE)))
     turned = pipeline.can_turn and bool(case.model.sequence) and draw(sometimes(one_in=8))
-    return _with(case, rows_second=True) if turned else case
+    case = _with(case, rows_second=True) if turned else case
+    named = pipeline.hands == "tensor" and not turned and draw(sometimes(one_in=16))
+    return _with(case, hands="named") if named else case
 
 
 @st.composite

@@ -34,7 +34,7 @@ def test_every_schedule_and_form_is_drawn_with_every_kind_of_stage() -> None:
     assert 2 <= sum(counts[f"pipeline {name}"] for name in FOLDED) <= 25
     assert {name for name in counts if name.startswith("pipeline hands=")} == {
         f"pipeline hands={form}"
-        for form in ("view", "two", "unused", "integers", "strided", "passed_on", "learned")
+        for form in ("view", "two", "unused", "integers", "strided", "passed_on", "learned", "named")
     }
     assert {case.layout.mesh.names[1:] for case in drawn} >= {(), ("dp",), ("dp_shard",), ("tp",)}
     assert counts["accumulation"] > 20

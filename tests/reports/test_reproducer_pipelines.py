@@ -46,6 +46,10 @@ def piped(*axes: tuple[str, int], training: Training | None = None, **options: o
             piped(hands="two"),
             ["super().forward(x + further[0] if further else x)", "output * 0.5, output * 0.5"],
         ),
+        (
+            piped(hands="named"),
+            ['super().forward(x["output"] if self.number else x)', 'return {"output": output}'],
+        ),
         (piped(hands="view"), ["output.unsqueeze(0).squeeze(0)"]),
         (piped(training=Training(accumulation=2)), ["for part in range(2):", "run(model, x, y, loss_of)"]),
     ],

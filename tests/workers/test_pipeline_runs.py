@@ -108,15 +108,18 @@ def test_each_rank_of_a_data_axis_is_given_the_factors_of_its_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beside", "name"),
+    ("options", "name"),
     [
-        ("pair", "pipeline_keyword_of_a_tuple"),
-        ("one_row", "pipeline_keyword_of_one_row"),
-        ("number", "pipeline_keyword_without_dims"),
+        ({"beside": "pair"}, "pipeline_keyword_of_a_tuple"),
+        ({"beside": "one_row"}, "pipeline_keyword_of_one_row"),
+        ({"beside": "number"}, "pipeline_keyword_without_dims"),
+        ({"hands": "named"}, "pipeline_of_a_dict"),
     ],
 )
-def test_what_stages_cannot_be_given_by_keyword_is_known(beside: str, name: str) -> None:
-    case = piped(beside=beside)
+def test_what_stages_cannot_be_given_by_keyword_or_hand_on_is_known(
+    options: dict[str, Any], name: str
+) -> None:
+    case = piped(**options)
     assert_agrees(case.unsharded())
     (first,) = compare(case, BACKEND, "torch", oracle_trace(case), sandbox.run(case, BACKEND)).divergences
     entry = read_ledger().entry(first, case, utc_today())

@@ -6,7 +6,7 @@ Stages live on different ranks, so what a rank holds is shared over the pipeline
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, distributed, nn
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Wrap: TypeAlias = Callable[["StageModule"], nn.Module]
 """From the module of a stage to the one that data or tensor parallelism makes of it."""
 
-HALF = 0.5
+HALF, NAME = 0.5, "output"
 
 BESIDE = ("factors", "offsets")
 """What stages may be given by keyword, in this order."""
@@ -64,6 +64,8 @@ class StageModule(Adjusted):
                 return inputs[0] + inputs[1]
             case "passed_on":  # used, so that it has a gradient, which is 0
                 return inputs[0] + inputs[1].flatten()[:0].sum()
+            case "named":
+                return cast("Mapping[str, Tensor]", inputs[0])[NAME]
         return inputs[0]
 
     def _handed(self, output: Tensor, whole: Tensor) -> Any:  # noqa: ANN401  a tensor, or two
@@ -76,6 +78,8 @@ class StageModule(Adjusted):
                 return output.transpose(0, -1).contiguous().transpose(0, -1)
             case "two" | "learned":
                 return output * HALF, output * HALF
+            case "named":
+                return {NAME: output}
         return output, self._beside(output, whole)
 
     def _beside(self, output: Tensor, whole: Tensor) -> Tensor:
