@@ -113,7 +113,16 @@ def test_each_rank_of_a_data_axis_is_given_the_factors_of_its_rows() -> None:
         ({"beside": "pair"}, "pipeline_keyword_of_a_tuple"),
         ({"beside": "one_row"}, "pipeline_keyword_of_one_row"),
         ({"beside": "number"}, "pipeline_keyword_without_dims"),
+        ({"beside": "rows", "microbatches": 3}, "pipeline_of_uneven_microbatches"),
         ({"hands": "named"}, "pipeline_of_a_dict"),
+        (
+            {
+                "schedule": "InterleavedZeroBubble",
+                "cuts": FOUR,
+                "model": Model(layers=MODEL.layers, sequence=4),
+            },
+            "zero_bubble_of_views",
+        ),
     ],
 )
 def test_what_stages_cannot_be_given_by_keyword_or_hand_on_is_known(
