@@ -195,7 +195,8 @@ ABOUT_ONE_KIND = {
     },  # templates define classes for them
     "workers/backends/torch_experts.py": {"RoutedExperts"},
     "workers/faults/experts.py": {"RoutedExperts"},
-    "workers/xla/replicas.py": {"Collective"},  # operations that replicas lack
+    "workers/xla/pinning.py": {"Collective"},  # operations that replicas lack, or that pin layouts
+    "difftest/cases/features/retried.py": {"Linear"},  # a layer whose passes fail
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/block.py": {"BuildingBlock"},
     "difftest/cases/parts.py": {"BuildingBlock"},

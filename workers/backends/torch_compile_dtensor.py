@@ -9,6 +9,7 @@ from difftest.cases.case import Case
 from workers import sides
 from workers.backends import torch_dtensor
 from workers.torch import compiled, devices, process_groups
+from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
     from workers.training.session import Session
@@ -20,7 +21,7 @@ PROFILE = replace(sides.TORCH, only_named=True)
 PRELOAD = compiled.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment
-unsupported = torch_dtensor.unsupported
+unsupported = for_modules_only(torch_dtensor.unsupported)
 
 
 @contextmanager
