@@ -388,6 +388,8 @@ SHOWS = {
     "replicas_left_out": (SHARDINGS["scattered"], "torch_fsdp"),
     "parts_replaced": (SHARDINGS["every part"], "torch_fsdp"),
     "gathered_stale": (SHARDINGS["kept"], "torch_fsdp"),
+    "group_reduced_twice": (SHARDINGS["first and last together, told more"], "torch_fsdp"),
+    "cast_counts_twice": (SHARDINGS["every layer gives float32"], "torch_fsdp"),
     "norm_of_a_piece": (REGIONS["sequence"], "torch_tp"),
     "classes_of_one_rank": (REGIONS["positions"], "torch_tp"),
     "weights_forgotten": (cut(Regions(weighted=True)), "torch_dtensor"),

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operator
-from difftest.cases.layout import Shard, local_slices
-from workers.faults import SHARDING, of_operators
+from difftest.cases.layout import PartialBy, Shard, local_slices
+from workers.faults import SHARDING, of_operators, planted
+from workers.faults.features import replacing
 from workers.training.program_hooks import (
     Change,
     floats_only,
@@ -23,6 +25,9 @@ from workers.training.program_hooks import (
     with_results,
 )
 from workers.training.session import Session
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 SUMS = frozenset({"sum", "mean", "nansum", "logsumexp", "matmul", "mm", "linear", "var", "std", "norm"})
 EXTREMES = frozenset({"amax", "max"})
@@ -196,3 +201,32 @@ def gradient_reduced_twice(session: Session, case: Case, _rank: int) -> Session:
     """It is as many times too great as there are ranks."""
     size = float(case.world_size)
     return with_gradient(session, lambda gradient: gradient * size)
+
+
+def _has_shares_of_a_mean(case: Case) -> bool:
+    placements = (
+        pair
+        for at in case.layout.parameters.values()
+        for pair in zip(at, case.layout.mesh.shape, strict=True)
+    )
+    return any(placement == PartialBy("avg") and ranks > 1 for placement, ranks in placements)
+
+
+@planted(
+    paths=("partial_operands",),
+    about="shares of a mean are added up and not divided",
+    backends=("torch_dtensor",),
+    blame=SHARDING,
+    reaches=_has_shares_of_a_mean,
+)
+def mean_undivided(session: Session, _case: Case, _rank: int) -> Session:
+    """Where DTensor makes a value of them."""
+    from torch.distributed.tensor import Partial
+
+    right = Partial._reduce_value  # noqa: SLF001  no public name
+
+    def added(self: Partial, tensor: Tensor, mesh: "DeviceMesh", mesh_dim: int) -> Tensor:
+        whole = right(self, tensor, mesh, mesh_dim)
+        return whole * mesh.size(mesh_dim) if self.reduce_op == "avg" else whole
+
+    return replacing(session, Partial, "_reduce_value", added)

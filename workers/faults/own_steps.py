@@ -4,10 +4,13 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.optim import lr_scheduler
 
 from difftest.cases.case import Case
+from difftest.cases.feature import of
+from difftest.cases.features import schedule
 from difftest.cases.features.retried import Options
-from workers.faults import BACKEND, of_feature, planted
+from workers.faults import BACKEND, EVERYWHERE, of_feature, planted
 from workers.faults.features import replacing
 from workers.training.features import (
     TrainingProgress,
@@ -86,6 +89,27 @@ def gradients_of_an_attempt_kept(session: Session, _case: Case, _rank: int) -> S
 
     retried.attempt = kept
     return session
+
+
+def _changes_schedules(case: Case) -> bool:
+    own = of(case, schedule.Options)
+    return own is not None and own.kind == "warmed" and case.training.steps > schedule.WARM_UP
+
+
+@planted(
+    paths=PATHS,
+    about="the first of two schedules never ends",
+    backends=EVERYWHERE,
+    blame=BACKEND,
+    reaches=_changes_schedules,
+)
+def first_schedule_stays(session: Session, _case: Case, _rank: int) -> Session:
+    """The milestone is passed over."""
+
+    def stays(schedules: Any) -> None:  # noqa: ANN401  torch's SequentialLR, with names of its own
+        schedules._schedulers[0].step()  # noqa: SLF001  no public name
+
+    return replacing(session, lr_scheduler.SequentialLR, "step", stays)
 
 
 @of_feature("added_in_place", about="what is added in place to a view is added twice", paths=PATHS)

@@ -8,10 +8,11 @@ from torch import nn
 
 from difftest.cases.case import Case
 from difftest.cases.feature import has, of
-from difftest.cases.features import unfreezing
+from difftest.cases.features import mixed_precision, unfreezing
 from difftest.cases.resets import REPEATED, resets
 from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, of_feature, planted
+from workers.faults.features import replacing
 from workers.training.features import forwards_first, kept_state_dict, own_function, skipped_block
 from workers.training.layers.residual import Residual
 from workers.training.session import Session
@@ -33,6 +34,32 @@ def masters_rounded(session: Session, _case: Case, _rank: int) -> Session:
                     parameter.copy_(parameter.bfloat16())
 
     return replace(session, after=after)
+
+
+def _gives_float32_everywhere(case: Case) -> bool:
+    mixed = of(case, mixed_precision.Options)
+    return mixed is not None and mixed.output == "everywhere"
+
+
+@planted(
+    paths=("wrappers",),
+    about="the gradient of an output that was cast counts twice",
+    backends=("torch_fsdp",),
+    blame=BACKEND,
+    reaches=_gives_float32_everywhere,
+)
+def cast_counts_twice(session: Session, _case: Case, _rank: int) -> Session:
+    """That of every module which is gathered by itself."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_state
+
+    states: Any = _fsdp_state  # it exports no names
+    right = states._cast_fp_tensor  # noqa: SLF001
+
+    def twice(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
+        cast: torch.Tensor = right(dtype, tensor)
+        return cast + (tensor - tensor.detach()).to(dtype) if dtype is torch.float32 else cast
+
+    return replacing(session, states, "_cast_fp_tensor", twice)
 
 
 @of_feature(

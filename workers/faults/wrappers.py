@@ -8,9 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import nn
 
 from difftest.cases.case import Case
+from difftest.cases.gathered import gathered_together
+from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, planted
 from workers.training.session import Session
 
@@ -88,3 +91,24 @@ def gathered_stale(session: Session, _case: Case, _rank: int) -> Session:
         return placed
 
     return replace(session, place=place)
+
+
+@planted(
+    paths=("wrappers",),
+    about="the gradients of the last module of a group are reduced twice",
+    backends=FSDP,
+    blame=SHARDING,
+    reaches=lambda case: bool(gathered_together(case)) and case.layout.data_ranks > 1,
+)
+def group_reduced_twice(session: Session, case: Case, _rank: int) -> Session:
+    """They are as many times too great as there are ranks with rows of their own."""
+    last = gathered_together(case)[0]
+
+    def after(stage: Stage, step: int, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        session.after(stage, step, module, optimizer)
+        if stage is Stage.BACKWARD:
+            for parameter in module.get_submodule(last).parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(case.layout.data_ranks)
+
+    return replace(session, after=after)
