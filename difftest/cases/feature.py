@@ -66,11 +66,13 @@ class FeatureOptions(Schema, frozen=True):
     """The options of a feature, and what follows from them; by default it adds nothing.
 
     `PATHS` are the only ones that draw it, so that the cases of other paths stay what they were without it;
-    empty where any does that has features. `OF_RANKS`: it is what several ranks do, which the twin of a case,
-    on one device, has not. `CHANGES_GRADIENTS`: they are not those of the loss.
+    empty where any does that has features. `FURTHER_ON` are those that draw further values of its options,
+    for the same reason. `OF_RANKS`: it is what several ranks do, which the twin of a case, on one device, has
+    not. `CHANGES_GRADIENTS`: they are not those of the loss.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ()
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ()
     OF_RANKS: ClassVar[bool] = False
     CHANGES_GRADIENTS: ClassVar[bool] = False
 
@@ -81,6 +83,11 @@ class FeatureOptions(Schema, frozen=True):
         `case` may have another feature. One of two says so if it cannot be beside the other.
         """
         raise NotImplementedError
+
+    @classmethod
+    def draws_further(cls, case: Case) -> bool:
+        """Whether the path of `case` draws further values."""
+        return case.path in cls.FURTHER_ON
 
     def arguments(self) -> Arguments:
         """Further arguments of the optimizer's constructor."""

@@ -1,7 +1,7 @@
 """Gradients clipped by the greatest of their magnitudes, or by another norm than the Euclidean one."""
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -10,12 +10,11 @@ from difftest.cases.feature import Choices, FeatureOptions, Spelled
 from difftest.cases.schema import Positive
 from difftest.cases.script_values import python
 
-OTHER_ORDERS_ON = "own_steps"
-"""The path that draws other norms, so that the cases of others stay what they are."""
-
 
 class Options(FeatureOptions, frozen=True):
     """The greatest norm that gradients may have, and the order of the norm."""
+
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("own_steps",)
 
     norm: Positive
     order: Annotated[float, msgspec.Meta(ge=0.0)] = math.inf
@@ -25,7 +24,7 @@ class Options(FeatureOptions, frozen=True):
         """Not where gradients are clipped by their norm already."""
         if case.training.clip_norm is not None:
             return None
-        orders = {"order": (0.0, 0.5, 1.0, 3.0)} if case.path == OTHER_ORDERS_ON else {}
+        orders = {"order": (0.0, 0.5, 1.0, 3.0)} if cls.draws_further(case) else {}
         return {"norm": (0.015625, 0.125), **orders}
 
     def spelled(self, _training: Training) -> Spelled:

@@ -1,5 +1,7 @@
 """A distributed checkpoint in the middle of a run."""
 
+from typing import ClassVar
+
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, has
 from difftest.cases.schema import Step
@@ -7,6 +9,8 @@ from difftest.cases.schema import Step
 
 class Options(FeatureOptions, frozen=True):
     """The step before which the program saves and loads; whether pieces are others when it loads."""
+
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("wrappers",)
 
     step: Step
     resharded: bool
@@ -19,7 +23,7 @@ class Options(FeatureOptions, frozen=True):
         """
         if case.training.steps == 1 or has(case, "save_and_load"):
             return None
-        least = 0 if case.path == "wrappers" else 1
+        least = 0 if cls.draws_further(case) else 1
         return {"step": range(least, case.training.steps), "resharded": (False, True)}
 
     def spelled(self, _training: Training) -> None:

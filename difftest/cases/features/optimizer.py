@@ -1,7 +1,7 @@
 """Another optimizer of `torch.optim`."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
@@ -23,8 +23,8 @@ CLASSES = {
 FACTORED = "adafactor"
 """One more, `Adafactor`, on the path `wrappers` alone."""
 
-FUSED, FUSED_ON = ("adagrad",), "own_steps"
-"""Those that a fused implementation is drawn of, on one path alone."""
+FUSED = ("adagrad",)
+"""Those that a fused implementation is drawn of."""
 
 EXCLUDED = (
     "amsgrad",
@@ -41,6 +41,8 @@ EXCLUDED = (
 class Options(FeatureOptions, frozen=True):
     """Which one, in which form, and its learning rate."""
 
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("own_steps",)
+
     kind: Literal["adadelta", "adafactor", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop"]
     form: Literal["loop", "foreach", "fused"]
     rate: Positive
@@ -51,7 +53,7 @@ class Options(FeatureOptions, frozen=True):
         if case.dtype == "float16" or has(case, *EXCLUDED):
             return None
         rates = {"rate": (2.0**-7, 2.0**-10)}
-        if case.path == FUSED_ON:
+        if cls.draws_further(case):
             return {"kind": FUSED, "form": ("fused",), **rates}
         return {"kind": tuple(CLASSES), "form": ("loop", "foreach"), **rates}
 

@@ -1,7 +1,7 @@
 """A scheduler of the learning rate, stepped after every update."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled
@@ -32,12 +32,11 @@ CYCLE: Mapping[str, Any] = {
 }
 """The arguments of `OneCycleLR` beside the factor: to the rate in 3 steps, and back in 4."""
 
-FURTHER_ON = "own_steps"
-"""The path that draws the further kinds, so that the cases of others stay what they are."""
-
 
 class Options(FeatureOptions, frozen=True):
     """The kind of schedule, and the factor of the learning rate."""
+
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("own_steps",)
 
     kind: Kind
     factor: Positive
@@ -45,7 +44,7 @@ class Options(FeatureOptions, frozen=True):
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
         """It needs a second step to show."""
-        kinds = get_args(Further if case.path == FURTHER_ON else Plain)
+        kinds = get_args(Further if cls.draws_further(case) else Plain)
         return {"kind": kinds, "factor": (0.5, 0.75)} if case.training.steps > 1 else None
 
     def spelled(self, training: Training) -> Spelled:

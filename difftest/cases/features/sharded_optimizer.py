@@ -1,6 +1,7 @@
 """An optimizer whose state is sharded over replicas."""
 
 from collections.abc import Collection
+from typing import ClassVar
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled, has
@@ -9,6 +10,8 @@ from difftest.cases.layout import Replicate
 
 class Options(FeatureOptions, frozen=True):
     """Whether parameters are views of a rank's bucket (`parameters_as_bucket_view`)."""
+
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("replicated",)
 
     bucket_view: bool = False
 
@@ -21,7 +24,7 @@ class Options(FeatureOptions, frozen=True):
         few = len(case.model.parameters()) < case.world_size
         if not is_whole(case) or few or has(case, "save_and_load", "distributed_checkpoint", "optimizer"):
             return None
-        return {"bucket_view": (False, True)} if case.path == "replicated" else {}
+        return {"bucket_view": (False, True)} if cls.draws_further(case) else {}
 
     def spelled(self, _training: Training) -> Spelled:
         """Torch's `ZeroRedundancyOptimizer`; the reference on one device has the optimizer itself."""

@@ -18,6 +18,7 @@ class Options(FeatureOptions, frozen=True):
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("wrappers", "states", "own_steps")
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("states", "own_steps")
 
     step: Step
     form: Literal[
@@ -41,13 +42,13 @@ class Options(FeatureOptions, frozen=True):
         """
         others = ("averaged_weights", "distributed_checkpoint", "save_and_load", "kept_state_dict")
         frozen = has(case, "frozen")
-        usual = case.path == "wrappers"
+        further = cls.draws_further(case)
         if case.training.steps == 1 or has(case, *others, "unfreezing", "parameter_groups"):
             return None
-        if frozen and usual:
+        if frozen and not further:
             return None
         forms: tuple[str, ...] = ("full", "offloaded", "flattened", "loose", "sent")
-        if not usual:
+        if further:
             forms = ("trained",) if frozen else (*forms, "gathered", "trained", "whole_flattened")
         return {"step": range(1, case.training.steps), "form": forms}
 

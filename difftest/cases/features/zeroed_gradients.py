@@ -4,17 +4,16 @@ Equal to dropping them behind the update.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled
 
-ELSEWHERE_ON = "own_steps"
-"""The path that draws another place, so that the cases of others stay what they are."""
-
 
 class Options(FeatureOptions, frozen=True):
     """Who drops them, ahead of the forward pass or behind it; behind the update they are set to zero."""
+
+    FURTHER_ON: ClassVar[tuple[str, ...]] = ("own_steps",)
 
     by: Literal["optimizer", "model"] = "optimizer"
     place: Literal["update", "before", "forward"] = "update"
@@ -25,7 +24,7 @@ class Options(FeatureOptions, frozen=True):
         if case.training.steps == 1:
             return None
         elsewhere = {"by": ("optimizer", "model"), "place": ("before", "forward")}
-        return elsewhere if case.path == ELSEWHERE_ON else {}
+        return elsewhere if cls.draws_further(case) else {}
 
     def zero_arguments(self) -> Mapping[str, bool]:
         """As torch's argument of that name."""
