@@ -199,6 +199,7 @@ ABOUT_ONE_KIND = {
     "difftest/cases/features/retried.py": {"Linear"},  # a layer whose passes fail
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "difftest/cases/block.py": {"BuildingBlock"},
+    "workers/faults/recurrences.py": {"BuildingBlock"},
     "difftest/cases/parts.py": {"BuildingBlock"},
     "difftest/cases/resets.py": {"Collective", "Residual", "RMSNorm"},  # strides, how often, the epsilon
     "difftest/judge/predictions/_calls.py": {"Module"},  # a call's class has arguments, too
