@@ -67,6 +67,7 @@ CAPABILITY_WORDS = (
     "is not supported",
     "not implemented for",
     "not support",
+    "not currently support",
     NO_DETERMINISTIC,
     "Please redistribute",
     "of supported devices",
