@@ -17,7 +17,7 @@ class Options(FeatureOptions, frozen=True):
     FURTHER_ON: ClassVar[tuple[str, ...]] = ("own_steps",)
 
     norm: Positive
-    order: Annotated[float, msgspec.Meta(ge=0.0)] = math.inf
+    order: Annotated[float, msgspec.Meta(ge=0.0, le=math.inf)] = math.inf
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:

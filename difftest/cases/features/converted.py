@@ -1,11 +1,10 @@
 """A module that is converted to another dtype and back, behind its wrapper."""
 
-from typing import Annotated, ClassVar
-
-import msgspec
+from typing import ClassVar
 
 from difftest.cases.case import Case, Training
 from difftest.cases.feature import Choices, FeatureOptions, Spelled
+from difftest.cases.schema import Step
 
 
 class Options(FeatureOptions, frozen=True):
@@ -13,7 +12,7 @@ class Options(FeatureOptions, frozen=True):
 
     PATHS: ClassVar[tuple[str, ...]] = ("replicated",)
 
-    step: Annotated[int, msgspec.Meta(ge=0)]
+    step: Step
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:

@@ -17,7 +17,8 @@ def main(rank: int, rendezvous: str) -> None:
     mesh = init_device_mesh("cpu", (2,))
     inputs = DTensor.from_local(torch.ones(1, 1, 4, 4), mesh, [Partial()]).requires_grad_()
     weight = DTensor.from_local(torch.ones(1, 1, 1, 1), mesh, [Replicate()])
-    torch.nn.functional.conv2d(inputs, weight, padding="same").full_tensor().sum().backward()
+    bias = DTensor.from_local(torch.ones(1), mesh, [Replicate()])
+    torch.nn.functional.conv2d(inputs, weight, bias, padding="same").full_tensor().sum().backward()
 
 
 if __name__ == "__main__":
