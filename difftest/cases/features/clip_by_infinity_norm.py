@@ -12,12 +12,12 @@ from difftest.cases.script_values import python
 
 
 class Options(FeatureOptions, frozen=True):
-    """The greatest norm that gradients may have, and the order of the norm."""
+    """The greatest norm that gradients may have, and the order of the norm, by default infinity."""
 
     FURTHER_ON: ClassVar[tuple[str, ...]] = ("own_steps",)
 
     norm: Positive
-    order: Annotated[float, msgspec.Meta(ge=0.0, le=math.inf)] = math.inf
+    order: Annotated[float, msgspec.Meta(ge=0.0, le=64.0)] = math.inf
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
