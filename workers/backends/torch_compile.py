@@ -3,18 +3,11 @@
 Inductor compiles the pieces, to C++ on a CPU and to Triton on a GPU. What is compiled must equal eager torch.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from difftest.cases.case import Case
 from workers import sides
 from workers.backends import torch_ddp
-from workers.torch import compiled, devices, process_groups
-
-if TYPE_CHECKING:
-    from workers.training.session import Session
+from workers.torch import compiled, process_groups
 
 TITLE = "torch.compile over DDP"
 SIDE = "torch"
@@ -24,12 +17,4 @@ PRELOAD = compiled.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment
 unsupported = torch_ddp.unsupported
-
-
-@contextmanager
-def session(
-    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
-) -> Iterator["Session"]:
-    """Joins as DDP does, and compiles the wrapper; the loss stays outside."""
-    with torch_ddp.session(case, rank, rendezvous, kind) as eager:
-        yield compiled.around(eager, case)
+session = compiled.sessions(torch_ddp.session)

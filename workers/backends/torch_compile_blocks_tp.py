@@ -4,22 +4,17 @@ torchtitan compiles so. What goes into a block is then an eager result, such as 
 tensor-parallel layer that is still on its way.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from workers import sides
 from workers.backends import torch_tp
-from workers.torch import compiled, devices, process_groups
+from workers.torch import compiled, process_groups
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from workers.training.session import Session
 
 TITLE = "torch.compile of blocks behind parallelize_module"
 SIDE = "torch"
@@ -36,15 +31,6 @@ def unsupported(case: Case) -> str | None:
     return torch_tp.unsupported(case) or nothing
 
 
-@contextmanager
-def session(
-    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
-) -> Iterator["Session"]:
-    """Joins and cuts as `torch_tp` does, and traces the blocks."""
-    with torch_tp.session(case, rank, rendezvous, kind) as eager:
-        yield compiled.around(eager, case, partial(_trace, case))
-
-
 def _blocks(case: Case) -> list[str]:
     """The paths of the residual blocks that no other block holds."""
     held = [path for path, layer in walk(case.model.layers) if layer.held is not None]
@@ -55,3 +41,6 @@ def _trace(case: Case, module: "nn.Module") -> "nn.Module":
     for path in _blocks(case):
         module.get_submodule(path).compile(backend=compiled.TRACED)
     return module
+
+
+session = compiled.sessions(torch_tp.session, _trace)

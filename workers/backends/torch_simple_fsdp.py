@@ -14,7 +14,7 @@ from difftest.cases.case import Case
 from difftest.cases.wrapping import Sharding
 from workers import sides
 from workers.backends import torch_fsdp
-from workers.torch import compiled, devices, process_groups
+from workers.torch import compiled, process_groups
 from workers.training.pieces import dtensor_placements
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def unsupported(case: Case) -> str | None:
 
 
 @contextmanager
-def session(
-    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
-) -> Iterator["Session"]:
-    """Joins the process group, shards over the layout's mesh, and traces the module."""
+def _eager(case: Case, rank: int, rendezvous: str, kind: process_groups.Devices) -> Iterator["Session"]:
+    """Joins the process group and shards over the layout's mesh."""
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
-        eager = process_groups.local_session(member, partial(_place, member))
-        yield compiled.around(eager, case, compiled.traced)
+        yield process_groups.local_session(member, partial(_place, member))
+
+
+session = compiled.sessions(_eager, compiled.traced)
 
 
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":

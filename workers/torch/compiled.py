@@ -1,19 +1,25 @@
 """Modules under `torch.compile`, and what TorchDynamo counts: graphs, and where it broke them."""
 
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from difftest.cases.case import Case
 from difftest.judge.events import Events
-from workers.torch import process_groups
+from workers.torch import devices, process_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import nn
 
     from workers.training.session import Session
+
+Compile: TypeAlias = "Callable[[Case, nn.Module], nn.Module]"
+"""From a case and its placed module to the compiled one."""
+
+Sessions: TypeAlias = "Callable[..., AbstractContextManager[Session]]"
+"""The `session` of a backend on torch's process groups."""
 
 PRELOAD = (*process_groups.PRELOAD, "workers.torch.compiled_preload")
 
@@ -31,33 +37,40 @@ def inner(module: "nn.Module") -> "nn.Module":
     return module._orig_mod if isinstance(module, OptimizedModule) else module  # noqa: SLF001
 
 
-def whole(module: "nn.Module") -> "nn.Module":
-    """A placed module under `torch.compile`, by Inductor.
+def whole(_case: Case, module: "nn.Module", backend: str = "inductor") -> "nn.Module":
+    """A placed module under `torch.compile`, by Inductor unless another compiler is named.
 
     `Module.compile` would skip a module of torch's own, such as a wrapper, without a word (torch 2.9).
     """
     import torch
 
-    placed: nn.Module = torch.compile(module)  # type: ignore[assignment]
+    placed: nn.Module = torch.compile(module, backend=backend)  # type: ignore[assignment]
     return placed
 
 
-def traced(module: "nn.Module") -> "nn.Module":
-    """A placed module under `torch.compile`, whose graphs AOTAutograd makes and Inductor does not compile."""
-    import torch
-
-    placed: nn.Module = torch.compile(module, backend=TRACED)  # type: ignore[assignment]
-    return placed
+traced: Compile = partial(whole, backend=TRACED)
+"""A placed module under `torch.compile`, whose graphs AOTAutograd makes and Inductor does not compile."""
 
 
-def around(
-    eager: "Session", case: Case, compile_module: "Callable[[nn.Module], nn.Module]" = whole
-) -> "Session":
+def sessions(eager: Sessions, compile_module: Compile = whole) -> Sessions:
+    """The `session` of a backend that compiles what an eager one places; the loss stays outside."""
+
+    @contextmanager
+    def session(
+        case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+    ) -> Iterator["Session"]:
+        with eager(case, rank, rendezvous, kind) as joined:
+            yield _around(joined, case, compile_module)
+
+    return session
+
+
+def _around(eager: "Session", case: Case, compile_module: Compile) -> "Session":
     """The session whose placed module is compiled."""
     graphs = Graphs(syncs_a_step=case.training.accumulation + 1)
     return replace(
         eager,
-        place=lambda module: compile_module(eager.place(module)),
+        place=lambda module: compile_module(case, eager.place(module)),
         quiet=lambda module, last: eager.quiet(inner(module), last),
         observe=lambda *_: nullcontext(),
         sync=graphs.sync,
