@@ -1,10 +1,11 @@
 """The null campaign of parallelism as it is used, on one core and without Ray.
 
-python -m tools.null_of_forms OUT SECONDS SEED RANKS BACKENDS [LEAST]
+python -m tools.null_of_forms OUT SECONDS SEED RANKS BACKENDS [LEAST] [--paths A,B] [--forms "A;B"]
 
 Each case of the paths in turn runs as in `difftest selftest --null`, on a backend of either side, and one in
 four as a legal variant too. What differs is compared again with more noise. With LEAST the candidate runs
 that has most of what was compared fewer than LEAST times on a side, and none where no candidate has any.
+With --forms, these paths, features and options alone are sought: `pipeline ZBVZeroBubble`, `mesh pp x tp`.
 Every case is a line of OUT/null.jsonl, so that the same command goes on where it was cut off. Its runs are
 lines of a corpus, which `difftest coverage OUT` counts. In the end, or with 0 SECONDS, the summary is
 printed.
@@ -12,7 +13,6 @@ printed.
 
 import dataclasses
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+import click
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, refused
 from difftest.campaign.case_run import CaseResult
@@ -44,9 +46,6 @@ PATHS += ("own_steps", "partial_operands", "strided_operands", "blocks", "tensor
 PATHS += ("compositions", "unused_results")
 
 VARY_EVERY = 4
-
-MOST_TRIES = 2
-"""After so many times LEAST cases with something, no more are sought: its runs fail."""
 
 
 @dataclass(kw_only=True)
@@ -94,8 +93,15 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 @dataclass(kw_only=True)
 class Reached:
-    """How often each thing was tried and compared on each side."""
+    """How often each thing was tried and compared on each side, and what of it is sought.
 
+    Everything is, where `sought` names nothing. After `tries` times `least` cases with something no more are
+    sought: its runs fail.
+    """
+
+    least: int
+    tries: int
+    sought: frozenset[str]
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
     compared: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -104,10 +110,12 @@ class Reached:
         self.tried.update((side, one) for side in row["sides"] for one in row["things"])
         self.compared.update((side, one) for side in row["compared"] for one in row["things"])
 
-    def seldom(self, case: Case, sides: Iterable[str], least: int) -> int:
+    def seldom(self, case: Case, sides: Iterable[str]) -> int:
         """How many things of the case were compared too seldom, by side, but for what was tried in vain."""
-        places = [(side, one) for side in sides for one in things(case)]
-        return sum(self.compared[at] < least and self.tried[at] < MOST_TRIES * least for at in places)
+        held = [one for one in things(case) if not self.sought or one in self.sought]
+        places = [(side, one) for side in sides for one in held]
+        most = self.tries * self.least
+        return sum(self.compared[at] < self.least and self.tried[at] < most for at in places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +125,8 @@ class Campaigning:
     file: Path
     seed: int
     ranks: int
-    least: int
+    paths: tuple[str, ...]
+    reached: Reached
     runs: Runs
 
     def check(self, end: float) -> None:
@@ -128,14 +137,14 @@ class Campaigning:
             ledger=read_ledger(),
             vary_every=VARY_EVERY,
         )
-        reached, begin = Reached(), 0
+        begin = 0
         for row in lines(self.file):
-            reached.add(row)
+            self.reached.add(row)
             begin = max(begin, row["number"] + 1) if row["seed"] == self.seed else begin
         for number in count(begin):
             if time.monotonic() > end:
                 return
-            case = self._case(number, reached)
+            case = self._case(number)
             if case is None:
                 continue
             check = null.check((number, case))
@@ -144,19 +153,19 @@ class Campaigning:
             row |= {"unchecked": check.unchecked, "rows": [dataclasses.asdict(one) for one in check.rows]}
             if any(one.false for one in check.rows):
                 row["json"] = case.to_json().decode()
-            reached.add(row)
+            self.reached.add(row)
             with self.file.open("a") as file:
                 file.write(json.dumps(row) + "\n")
 
-    def _case(self, number: int, reached: Reached) -> Case | None:
+    def _case(self, number: int) -> Case | None:
         """The case of a number, the paths taking turns; None if it has nothing that is wanted."""
-        turn, position = divmod(number, len(PATHS))
-        path = PATHS[position]
-        if not self.least:
+        turn, position = divmod(number, len(self.paths))
+        path = self.paths[position]
+        if not self.reached.least:
             return case_at(self.seed, turn, paths=(path,), max_world_size=self.ranks)
         pool = pool_at(self.seed, turn, path=path, max_world_size=self.ranks)
         candidates = [spelled(one, spelling_stream(self.seed, turn)) for one in pool]
-        wanted = [reached.seldom(one, self._sides(one), self.least) for one in candidates]
+        wanted = [self.reached.seldom(one, self._sides(one)) for one in candidates]
         return candidates[wanted.index(max(wanted))] if any(wanted) else None
 
     def _sides(self, case: Case) -> list[str]:
@@ -174,11 +183,30 @@ def summary(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@click.command(help=__doc__)
+@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("seconds", type=float)
+@click.argument("seed", type=int)
+@click.argument("ranks", type=int)
+@click.argument("backends")
+@click.argument("least", type=int, default=0)
+@click.option("--paths", default=",".join(PATHS), help="Of which paths cases are made.")
+@click.option("--forms", default="", help="What LEAST counts; everything, if nothing is named.")
+@click.option("--tries", default=2, help="After so many times LEAST cases of a form, it is not sought.")
+def main(  # noqa: PLR0913 - each parameter is an argument of the command
+    out: Path,
+    *,
+    seconds: float,
+    seed: int,
+    ranks: int,
+    backends: str,
+    least: int,
+    paths: str,
+    forms: str,
+    tries: int,
+) -> None:
     """Checks cases until the time is over."""
-    out, seconds, seed, ranks, backends, least = (*sys.argv[1:], "0")[:6]
-    end, file = time.monotonic() + float(seconds), Path(out, "null.jsonl")
-    corpus = Corpus(Path(out, CORPUS))
+    end, corpus = time.monotonic() + seconds, Corpus(out / CORPUS)
     corpus.prepare()
     campaign = Campaign(
         name=f"null-{seed}",
@@ -186,9 +214,15 @@ def main() -> None:
         corpus=corpus,
         execute=lambda case, name, options: sandbox.run(case, name, options=options),
     )
-    runs = Runs(campaign=campaign)
-    Campaigning(file=file, seed=int(seed), ranks=int(ranks), least=int(least), runs=runs).check(end)
-    print(json.dumps(summary(lines(file)), indent=1))
+    Campaigning(
+        file=out / "null.jsonl",
+        seed=seed,
+        ranks=ranks,
+        paths=tuple(paths.split(",")),
+        reached=Reached(least=least, tries=tries, sought=frozenset(filter(None, forms.split(";")))),
+        runs=Runs(campaign=campaign),
+    ).check(end)
+    click.echo(json.dumps(summary(lines(out / "null.jsonl")), indent=1))
 
 
 if __name__ == "__main__":
