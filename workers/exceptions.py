@@ -61,6 +61,12 @@ ASYNCHRONOUS = "CUDA error"
 It shows at whatever call comes next, so the place of that call says nothing about it.
 """
 
+PIPELINED = re.compile(r"\s*(\[Stage \d+\] f|F)ailed to run (stage backward|forward)")
+"""How `torch.distributed.pipelining` begins where it wraps what a stage raised.
+
+torch 2.9 does so for the forward pass of a stage, and 2.15 for its backward pass too.
+"""
+
 CAPABILITY_TYPES = (NotImplementedError,)
 CAPABILITY_WORDS = (
     "does not have a sharding strategy registered",
@@ -139,7 +145,7 @@ def _others_hold_the_gpu() -> bool:
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: its type, its message's first line, and the framework's innermost frame."""
     log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
-    error = _before_it_was_compiled(error)
+    error = _unwrapped(error)
     late = str(error).startswith(ASYNCHRONOUS)
     frames = traceback.extract_tb(error.__traceback__)
     return Failure(
@@ -154,11 +160,13 @@ def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     )
 
 
-def _before_it_was_compiled(error: Exception) -> Exception:
-    """What `torch.compile` wraps where the traced code itself raised, which is what eager code raises."""
+def _unwrapped(error: Exception) -> Exception:
+    """What `torch.compile` wraps where the traced code itself raised, and a pipeline where a stage did."""
     wrapped = getattr(error, "inner_exception", None)  # of a compiler behind TorchDynamo
     if type(error).__name__ == "TorchRuntimeError" and error.__context__:
         wrapped = error.__context__.__cause__
+    elif PIPELINED.match(str(error)):
+        wrapped = error.__cause__
     return wrapped if isinstance(wrapped, Exception) else error
 
 

@@ -77,6 +77,13 @@ def test_what_fails_while_it_is_traced_is_what_eager_code_raises() -> None:
     assert "TorchRuntimeError" in traced.log
 
 
+@pytest.mark.parametrize("words", ["[Stage 3] failed to run forward", "Failed to run stage backward input"])
+def test_what_a_stage_of_a_pipeline_raises_is_not_hidden_by_the_schedule(words: str) -> None:
+    failure = explained(propagated(KeyError("x"), f"\n            {words}:\n            args: ()"))
+    assert (failure.kind, failure.message) == ("KeyError", "'x'")
+    assert words in failure.log
+
+
 def test_what_a_compiler_behind_dynamo_raises_is_not_hidden_by_its_wrapper() -> None:
     def refuses(_graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., object]:
         raise KeyError  # without a message
