@@ -10,7 +10,7 @@ from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Partial, Placements, Shard
 from difftest.cases.options import Feature, field_resets
-from difftest.cases.pipelining import AXIS, OPTIONS
+from difftest.cases.pipelining import AXIS, OPTIONS, SPLIT
 from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts, KindsFacts, NumbersFacts, PropertyFacts, RemarkFacts
 
@@ -129,8 +129,12 @@ def _wrapping(case: Case) -> Iterator[str]:
         yield from (f"{part}.{name}" for name, _ in field_resets(options))
     if pipeline := case.staged:
         yield from (f"pipeline.{name}={getattr(pipeline, name)}" for name in OPTIONS)
+        if pipeline.schedule in SPLIT:
+            yield "pipeline.split"
         if pipeline.microbatches < case.layout.mesh.size(AXIS):
             yield "pipeline.microbatches=few"
+        if case.part_rows % (pipeline.microbatches * case.layout.data_ranks):
+            yield "pipeline.microbatches=uneven"
 
 
 def _kinds(case: Case) -> list[str]:
