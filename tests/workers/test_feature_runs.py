@@ -93,8 +93,8 @@ KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}, "reentrant_checkpoint": 
 UNSUPPORTED = {
     "torch_ddp": ("capturable", "optimizer_event"),
     "xla_spmd": (
-        *("communication_hook", "local_steps", "moved_checkpoint", "optimizer_event"),
-        *("sharded_optimizer", "state_dict_options", "uneven_inputs"),
+        *("communication_hook", "local_steps", "optimizer_event"),
+        *("sharded_optimizer", "uneven_inputs"),
     ),
 }
 """The features that a backend cannot have."""

@@ -54,6 +54,41 @@ def test_a_checkpoint_that_goes_through_another_layout_changes_nothing(backend: 
     assert wrong == []
 
 
+LINE = Mesh((("dp_shard", 4),))
+ON_SPMD = [moved(LINE, layout=layout) for layout in ("columns", "grid", "sharded")]
+ON_SPMD.append(moved(LINE, layout="columns", wide=True))
+
+
+@pytest.mark.xla
+def test_a_checkpoint_of_spmd_that_goes_through_another_layout_changes_nothing() -> None:
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    wrong = [
+        (case.training_features[0].options, outcome)
+        for case, outcome in zip(ON_SPMD, together(ON_SPMD, "xla_spmd"), strict=True)
+        if isinstance(outcome, InfrastructureError) or not agrees(case, "xla_spmd", outcome)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("options", [{"layout": "hybrid"}, {"layout": "columns", "files": "safetensors"}])
+def test_what_torch_xla_does_not_save_of_shards_is_found(options: dict[str, FeatureOption]) -> None:
+    """`checkpoint_of_partly_replicated_on_xla`, and `safetensors_of_several_shards_on_xla`."""
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    case = moved(LINE, **options)
+    outcome = sandbox.run(case, "xla_spmd")
+    assert compare(case, "xla_spmd", "xla", oracle_trace(case), outcome).verdict == "diverge"
+
+
+@pytest.mark.xla
+def test_a_planted_fault_of_what_spmd_loads_from_another_layout_shows() -> None:
+    needs("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    case = moved(LINE, layout="columns")
+    outcome = sandbox.run(case, "xla_spmd", options={faults.VARIABLE: "moved_a_row_off"})
+    compared = compare(case, "xla_spmd", "xla", oracle_trace(case), outcome)
+    assert compared.divergences[0].check in {"loss", "parameters"}
+
+
 @pytest.mark.parametrize("fault", ["moved_in_bfloat16", "moved_without_moments"])
 def test_a_planted_fault_of_a_moved_checkpoint_shows(fault: str) -> None:
     case = moved()

@@ -252,6 +252,12 @@ def test_a_state_that_is_read_and_loaded_in_a_form_that_is_drawn_changes_nothing
     assert wrong == []
 
 
+@pytest.mark.xla
+@pytest.mark.parametrize("form", ["offloaded", "flattened", "loose"])
+def test_a_state_of_spmd_that_is_read_and_loaded_by_torchs_functions_changes_nothing(form: str) -> None:
+    assert agrees(STATES[form], "xla_spmd", sandbox.run(STATES[form], "xla_spmd"))
+
+
 def test_a_kept_state_dict_of_uneven_shards_is_found_to_be_old() -> None:
     case = featured("kept_state_dict")
     compared = compare(case, "torch_fsdp", "torch", oracle_trace(case), sandbox.run(case, "torch_fsdp"))

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from difftest.cases.features.distributed_checkpoint import Options
 from difftest.ground.errors import UnsupportedError
 from workers.training import spmd_checkpoints
+from workers.training.checkpoint_files import is_first, wait
 from workers.training.features import Hooks, TrainingProgress, nothing
 
 
@@ -31,7 +32,7 @@ def hooks(options: Options) -> Hooks:
 
     def before(progress: TrainingProgress) -> None:
         if progress.step == options.step:
-            reload = spmd_checkpoints.reload if _is_on_xla(progress.module) else _reload
+            reload = spmd_checkpoints.reload if is_on_xla(progress.module) else _reload
             with folder_of_all() as folder, own_errors():
                 reload(progress, folder, resharded=options.resharded)
 
@@ -41,7 +42,7 @@ def hooks(options: Options) -> Hooks:
 equal = nothing
 
 
-def _is_on_xla(module: nn.Module) -> bool:
+def is_on_xla(module: nn.Module) -> bool:
     """Whether one process has all devices; `UnsupportedError` where ranks are no process group of torch's."""
     on_xla = any(parameter.device.type == "xla" for parameter in module.parameters())
     if on_xla != spmd_checkpoints.has_all_devices() or not (on_xla or distributed.is_initialized()):
@@ -63,15 +64,12 @@ def own_errors() -> Iterator[None]:
 @contextmanager
 def folder_of_all() -> Iterator[str]:
     """One folder for all ranks, which rank 0 makes and removes."""
-    alone = not distributed.is_initialized()
-    first = alone or distributed.get_rank() == 0
-    names = [tempfile.mkdtemp() if first else ""]
-    if not alone:
+    names = [tempfile.mkdtemp() if is_first() else ""]
+    if distributed.is_initialized():
         distributed.broadcast_object_list(names)
     yield names[0]
-    if not alone:
-        distributed.barrier()
-    if first:
+    wait()
+    if is_first():
         shutil.rmtree(names[0])
 
 

@@ -5,14 +5,11 @@ back what the other one saved. Equal to a run that does not save.
 """
 
 import copy
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import distributed, nn
 from torch.distributed.checkpoint import state_dict as states
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -20,9 +17,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
 from difftest.cases.features.moved_checkpoint import Options
-from difftest.ground.errors import UnsupportedError
+from workers.training import checkpoint_files, spmd_checkpoints
 from workers.training.features import Hooks, TrainingProgress, nothing
-from workers.training.features.distributed_checkpoint import folder_of_all, own_errors
+from workers.training.features.distributed_checkpoint import folder_of_all, is_on_xla, own_errors
 
 AXES = ("rows", "columns")
 """The names of the axes of another layout's mesh, which `fully_shard` requires of two."""
@@ -37,13 +34,13 @@ def hooks(options: Options) -> Hooks:
         return module
 
     def before(progress: TrainingProgress) -> None:
-        on_xla = any(one.device.type == "xla" for one in progress.module.parameters())
-        if progress.step == 0 and (on_xla or not distributed.is_initialized()):
-            msg = "those who save are the ranks of a process group of torch's"
-            raise UnsupportedError(msg)
+        on_xla = is_on_xla(progress.module)
         if progress.step == options.step:
             with folder_of_all() as folder, own_errors():
-                _move(progress, hosts.pop(), options, folder)
+                if on_xla:
+                    spmd_checkpoints.move(progress, options, folder)
+                else:
+                    _move(progress, hosts.pop(), options, folder)
 
     return Hooks(place=place, before=before, leaves_device=True)
 
@@ -70,39 +67,16 @@ def _move(progress: TrainingProgress, host: nn.Module, options: Options, folder:
 def saved(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:
     """Writes both to a folder, the optimizer always to torch's own files."""
     weights, kept = states.get_state_dict(module, optimizer)
-    save(weights, storage_writer=_writer(files, f"{folder}/model"))
-    save({"optimizer": kept}, storage_writer=FileSystemWriter(f"{folder}/optimizer"))
+    save(weights, storage_writer=checkpoint_files.writer(files, f"{folder}/model"))
+    save({"optimizer": kept}, storage_writer=checkpoint_files.writer("files", f"{folder}/optimizer"))
 
 
 def loaded(module: nn.Module, optimizer: torch.optim.Optimizer, files: str, folder: str) -> None:
     """Reads both."""
     weights, kept = states.get_state_dict(module, optimizer)
-    load(weights, storage_reader=_reader(files, f"{folder}/model"))
-    load({"optimizer": kept}, storage_reader=FileSystemReader(f"{folder}/optimizer"))
+    load(weights, storage_reader=checkpoint_files.reader(files, f"{folder}/model"))
+    load({"optimizer": kept}, storage_reader=checkpoint_files.reader("files", f"{folder}/optimizer"))
     states.set_state_dict(module, optimizer, model_state_dict=weights, optim_state_dict=kept)
-
-
-def _writer(files: str, folder: str) -> FileSystemWriter:
-    if files == "files":
-        return FileSystemWriter(folder)
-    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
-
-    if distributed.get_rank() == 0:
-        Path(folder).mkdir(parents=True)
-    distributed.barrier()
-    consolidated = files == "consolidated"
-    return HuggingFaceStorageWriter(folder, save_distributed=True, enable_consolidation=consolidated)
-
-
-def _reader(files: str, folder: str) -> FileSystemReader:
-    if files == "files":
-        return FileSystemReader(folder)
-    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
-
-    if files == "consolidated" and distributed.get_rank() == 0:
-        shutil.rmtree(f"{folder}/sharded")  # nothing but the whole tensors is left to read
-    distributed.barrier()
-    return HuggingFaceStorageReader(folder)
 
 
 def _cut(module: nn.Module, mesh: DeviceMesh, dims: int) -> nn.Module:

@@ -7,7 +7,6 @@ run that does not.
 from typing import Any
 
 import torch
-from torch import distributed
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -20,6 +19,7 @@ from torch.utils import _pytree
 from difftest.cases.features.state_dict_options import Options
 from difftest.ground.errors import UnsupportedError
 from workers.training.features import Hooks, TrainingProgress, nothing
+from workers.training.features.distributed_checkpoint import is_on_xla
 
 ON_FIRST = StateDictOptions(full_state_dict=True, cpu_offload=True)
 """The first rank alone has the state."""
@@ -60,8 +60,8 @@ equal = nothing
 
 def _reload(progress: TrainingProgress, form: str) -> None:
     module, optimizer = progress.module, progress.optimizer
-    if not distributed.is_initialized() or any(one.device.type == "xla" for one in module.parameters()):
-        msg = "those who have a state are the ranks of a process group of torch's"
+    if is_on_xla(module) and READ[form] is ON_FIRST:
+        msg = "one process has all devices, so that there is no first rank that sends a state"
         raise UnsupportedError(msg)
     weights, kept = state_of(module, optimizer, form)
     with torch.no_grad():
