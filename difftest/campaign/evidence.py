@@ -21,7 +21,14 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import STAGES
-from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, LATER_CHECKS, WRONG_SIBLINGS
+from difftest.records.evidence import (
+    CORRECT_SIBLINGS,
+    DECIDED_BY,
+    DECIDED_ELSEWHERE,
+    LATER_CHECKS,
+    WRONG_SIBLINGS,
+)
+from difftest.records.finding import Finding
 
 T = TypeVar("T")
 
@@ -70,6 +77,29 @@ def deciding_options(campaign: Campaign, result: CaseResult, divergence: Diverge
     diverges = in_parallel(campaign, runs)
     decide = [name for name, wrong in zip((*options, *mechanisms), diverges, strict=True) if wrong is False]
     return {DECIDED_BY: ", ".join(decide)} if decide else {}
+
+
+def known_if_decided(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[str, ...]:
+    """The options of the case which would make a known fault of the divergence if they decided."""
+    options = tuple(dict(deciding(case)))
+    if not campaign.explanation(divergence, case, evidence={DECIDED_BY: ", ".join(options)}):
+        return ()
+    named = ({DECIDED_BY: option} for option in options)
+    known = (campaign.explanation(divergence, case, evidence=evidence) for evidence in named)
+    return tuple(option for option, entry in zip(options, known, strict=True) if entry)
+
+
+def decided_elsewhere(campaign: Campaign, case: Case, divergence: Divergence, there: Finding) -> Finding:
+    """The finding `there`, with what decides in this later case, where that makes it a known fault."""
+    if campaign.explanation(divergence, case, evidence=there.evidence):
+        return there
+    plain, names = dict(deciding(case)), known_if_decided(campaign, case, divergence)
+    runs = [partial(_diverges_without, campaign, plain[name], divergence) for name in names]
+    wrong = in_parallel(campaign, runs)
+    decide = [name for name, diverges in zip(names, wrong, strict=True) if diverges is False]
+    before = [there.evidence[DECIDED_ELSEWHERE]] if DECIDED_ELSEWHERE in there.evidence else []
+    words = {DECIDED_ELSEWHERE: ", ".join((*before, *decide))} if decide else {}
+    return msgspec.structs.replace(there, evidence={**there.evidence, **words})
 
 
 def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:

@@ -5,36 +5,60 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
+from difftest.campaign.evidence import decided_elsewhere, known_if_decided
 from difftest.campaign.memo import oracle_once
 from difftest.campaign.postponed import gathered
+from difftest.judge.divergence import Divergence
 from difftest.records.finding import Finding
 
 
 class Gathering:
     """Starts what a new fingerprint needs, once, for as many fingerprints at a time as there are workers.
 
+    A later case of it pays for runs only where one of its options may make it a fault that the ledger knows.
     `ended` is called whenever the evidence for a finding is complete, in any thread.
     """
 
     def __init__(self, campaign: Campaign, ended: Callable[[], None]) -> None:
         self._campaign, self._ended = campaign, ended
         self._threads = ThreadPoolExecutor(campaign.workers)
-        self._started: set[str] = set()
+        self._made: dict[str, Future[Finding]] = {}
 
     def start(self, result: CaseResult) -> Mapping[str, Future[Finding]]:
-        """The findings in the making, by fingerprint, of what this case is the first to show.
+        """The findings in the making, by fingerprint, of what this case is the first to show, or shows anew.
 
         Cases come in the order of their indices, so that the first case is the same however long each takes.
         """
         futures, campaign = {}, oracle_once(self._campaign, result)
         for divergence in result.first_divergences():
             name = divergence.fingerprint
-            if name not in self._started and not self._campaign.corpus.holds(name):
-                self._started.add(name)
+            if name not in self._made and not campaign.corpus.holds(name):
                 futures[name] = self._threads.submit(gathered, campaign, result, divergence)
-                futures[name].add_done_callback(lambda _: self._ended())
+            elif self._may_be_known(result, divergence):
+                there = self._made.get(name)
+                futures[name] = self._threads.submit(_again, campaign, result, divergence, there)
+            else:
+                continue
+            self._made[name] = futures[name]
+            futures[name].add_done_callback(lambda _: self._ended())
         return futures
+
+    def _may_be_known(self, result: CaseResult, divergence: Divergence) -> bool:
+        """Whether the ledger does not know it yet, but would if one of the case's options decided."""
+        known = self._campaign.explanation(divergence, result.case)
+        return not known and bool(known_if_decided(self._campaign, result.case, divergence))
 
     def close(self) -> None:
         """Waits for the runs that go on, and starts no others."""
         self._threads.shutdown(cancel_futures=True)
+
+
+def _again(
+    campaign: Campaign, result: CaseResult, divergence: Divergence, there: Future[Finding] | None
+) -> Finding:
+    """The finding that an earlier case made, or the corpus has, with what decides in this one.
+
+    The earlier case was submitted before, so that waiting for it ends.
+    """
+    finding = there.result() if there else campaign.corpus.finding(divergence.fingerprint)
+    return decided_elsewhere(campaign, result.case, divergence, finding)

@@ -27,6 +27,7 @@ from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
 from difftest.records.columns import Columns
+from difftest.records.evidence import DECIDED_ELSEWHERE
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation, in_short
 from difftest.records.own_cases import remember_finding
@@ -175,7 +176,7 @@ class _Findings:
         if name in self._changed or corpus.holds(name):
             # Another campaign may have written it while this one gathered evidence.
             there = self._changed.get(name) or corpus.finding(name)
-            finding = self._counted(there, divergence, result, len(indices))
+            finding = _told(self._counted(there, divergence, result, len(indices)), evidence.get(name))
         else:
             # There is no evidence if somebody removed the finding after the case was examined.
             made = evidence.get(name) or gathered(oracle_once(self._campaign), result, divergence)
@@ -216,3 +217,11 @@ class _Findings:
         if not self._campaign.foreign:
             with suppress(InfrastructureError):
                 remember_finding(name, self._cases[name])
+
+
+def _told(finding: Finding, made: Finding | None) -> Finding:
+    """The finding, with what the evidence of a later case says of the options that decide there."""
+    told = made.evidence.get(DECIDED_ELSEWHERE) if made else None
+    if not told:
+        return finding
+    return msgspec.structs.replace(finding, evidence={**finding.evidence, DECIDED_ELSEWHERE: told})

@@ -28,7 +28,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
 from difftest.records import read_limits
 from difftest.records.disk import cannot_read
-from difftest.records.evidence import DECIDED_BY, MECHANISM
+from difftest.records.evidence import DECIDED_BY, DECIDED_ELSEWHERE, MECHANISM
 from difftest.records.finding import Finding
 
 _PATTERN = re.compile(r"[*?[]")
@@ -144,7 +144,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Every case has the mechanisms of its framework.
         """
         taken = self.decided_by.startswith(MECHANISM) or self.decided_by in dict(deciding(case))
-        return taken and self.decided_by in evidence.get(DECIDED_BY, "").split(", ")
+        told = (evidence.get(name, "").split(", ") for name in (DECIDED_BY, DECIDED_ELSEWHERE))
+        return taken and any(self.decided_by in options for options in told)
 
     def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.

@@ -21,6 +21,9 @@ TWO_BY_TWO = (SINGLE, OTHER, OTHER_SINGLE)
 DECIDED_BY = "decided_by"
 """The options of the case, and the mechanisms of the framework, without which the run agrees."""
 
+DECIDED_ELSEWHERE = "decided_elsewhere"
+"""Options without which a later case agrees: a fault that is known may have the fingerprint of another."""
+
 MECHANISM = "runtime."
 """With what the name of a mechanism begins."""
 
@@ -64,6 +67,7 @@ _LABELS = {
     OTHER: "the other side",
     OTHER_SINGLE: "the other side on one device",
     DECIDED_BY: "decided by the option",
+    DECIDED_ELSEWHERE: "decided in other cases by the option",
     LATER_CHECKS: "then also wrong",
     CORRECT_SIBLINGS: "computed correctly by",
     WRONG_SIBLINGS: "also wrong on",

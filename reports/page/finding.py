@@ -13,7 +13,15 @@ from difftest.findings.standing import Standing, in_words, of_cause
 from difftest.ground.counted import counted
 from difftest.judge.divergence import Divergence
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
-from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
+from difftest.records.evidence import (
+    CORRECT_SIBLINGS,
+    DECIDED_BY,
+    DECIDED_ELSEWHERE,
+    TWO_BY_TWO,
+    WRONG_SIBLINGS,
+    answer,
+    label,
+)
 from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.draft.reportable import tracker
@@ -181,7 +189,10 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
 def _evidence(report: Report, name: str, finding: Finding) -> str:
     """The evidence under a name, with backends as users call them; empty for the 2 x 2."""
     text = finding.evidence[name]
-    if name == DECIDED_BY:  # `spelling.optimizer_before=True`: the group says nothing to a reader
+    if name in (
+        DECIDED_BY,
+        DECIDED_ELSEWHERE,
+    ):  # `spelling.optimizer_before=True`: the group says nothing to a reader
         return ", ".join(option.partition(".")[2] or option for option in text.split(", "))
     if name in (CORRECT_SIBLINGS, WRONG_SIBLINGS):
         return ", ".join(report.spoken(backend) for backend in text.split(", "))

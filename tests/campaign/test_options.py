@@ -23,6 +23,7 @@ from difftest.judge.events import Events, HostOperator
 from difftest.judge.outcome import Failure, Outcome, Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
+from difftest.records.evidence import DECIDED_BY, DECIDED_ELSEWHERE
 from difftest.records.finding import Finding
 from generators.cases import case_at
 from generators.options import replications
@@ -161,6 +162,34 @@ def test_an_option_decides_too_where_a_known_fault_is_left_without_it(
     finding = finding_of(tmp_path, OfTwoFaults(), case, explained=explained)
     assert finding.divergence.check == "replicas"
     assert finding.evidence.get("decided_by") == decided_by
+
+
+def test_what_decides_in_a_later_case_is_told_where_that_makes_it_a_known_fault(tmp_path: Path) -> None:
+    """Two faults that are known may have one fingerprint; a third case pays for no further run."""
+
+    class OfEither(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            shown = a_case(replication=BOTH) if case.start.marked == "before" else case
+            outcome = super().execute(shown, backend, options)
+            self.requests[case.id, f"{backend} at all"] += 1
+            return outcome
+
+    def known(_shown: Divergence, case: Case, /, *, evidence: Mapping[str, str] = {}) -> object:
+        told = {*evidence.get(DECIDED_BY, "").split(", "), *evidence.get(DECIDED_ELSEWHERE, "").split(", ")}
+        return told & {*dict(option_resets(case))}
+
+    corpus, machine, before = Corpus(tmp_path), OfEither(), Start(marked="before")
+    corpus.prepare()
+    campaign = Campaign(
+        name="one", backends={"ddp": machine}, execute=machine.execute, corpus=corpus, explanation=known
+    )
+    cases = [a_case(replication=BOTH), a_case(start=before), a_case(start=before, fed=Data(batch=8))]
+    list(run(campaign, list(enumerate(cases))))
+    (finding,) = corpus.findings()
+    assert finding.evidence[DECIDED_BY] == "replication.gradient_as_bucket_view=True"
+    assert finding.evidence[DECIDED_ELSEWHERE] == "start.marked=before"
+    assert all(known(finding.divergence, case, evidence=finding.evidence) for case in cases)
+    assert machine.requests[cases[2].id, "ddp at all"] == 1
 
 
 def test_an_option_does_not_decide_where_a_known_failure_may_hide_the_fault(tmp_path: Path) -> None:
