@@ -39,7 +39,10 @@ class EnvironmentRecipe:
 
 
 RECIPES = {
-    "newest": EnvironmentRecipe(about="the newest torch, without XLA", requirements=(NEWEST_TORCH,)),
+    "newest": EnvironmentRecipe(
+        about="the newest torch, without XLA",
+        requirements=(NEWEST_TORCH, "safetensors"),  # which checkpoints may be in
+    ),
     "torch_tpu": EnvironmentRecipe(
         about="TorchTPU, with XLA:CPU in place of a TPU",
         requirements=(NEWEST_TORCH, f"torch_tpu=={NEWEST['torch_tpu']}", "xla-cpu-pjrt==0.0.1"),
