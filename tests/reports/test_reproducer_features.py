@@ -41,7 +41,7 @@ def generated() -> Iterator[Case]:
 
 
 LINEAR = "torch.optim.lr_scheduler.LinearLR(optimizer, 0.5, 1.0, 4)"
-COSINE = "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4, 0.0625)"
+COSINE = "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4, least)"
 
 
 @pytest.mark.long
@@ -85,7 +85,10 @@ def test_the_scripts_of_generated_features_are_python() -> None:
         ),
         (
             Feature(name="schedule", options={"kind": "unwarmed", "factor": 0.5}),
-            [f"scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [{LINEAR}, {COSINE}], [0])"],
+            [
+                'least = 0.5 * float(optimizer.param_groups[0]["lr"])',
+                f"scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [{LINEAR}, {COSINE}], [0])",
+            ],
         ),
         (
             Feature(name="zeroed_gradients", options={"by": "model", "place": "forward"}),

@@ -14,7 +14,8 @@ from sharded_cases import PERCEPTRON, S0, a_sharded_case
 from difftest.cases import features
 from difftest.cases.case import Case, Training
 from difftest.cases.features.optimizer import Options as OptimizerOptions
-from difftest.cases.features.schedule import PERIOD
+from difftest.cases.features.schedule import PERIOD, Kind
+from difftest.cases.features.schedule import Options as ScheduleOptions
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
@@ -299,3 +300,23 @@ def test_the_formula_of_a_schedule_is_that_of_torchs_scheduler(kind: str) -> Non
         assert math.isclose(optimizer.param_groups[0]["lr"], 0.125 * schedule.FORMULAS[kind](0.75, step))
         optimizer.step()
         scheduler.step()
+
+
+@pytest.mark.parametrize("kind", sorted(schedule.FORMULAS))
+@pytest.mark.parametrize("tensor", [False, True], ids=["number", "tensor"])
+def test_a_script_makes_the_scheduler_of_a_worker_whatever_the_rate_of_its_optimizer(
+    kind: Kind, tensor: bool
+) -> None:
+    weight = torch.nn.Parameter(torch.ones(1))
+    rates = [torch.tensor(0.25) if tensor else 0.25 for _ in range(2)]
+    written, made = (torch.optim.SGD([weight], lr=rate) for rate in rates)
+    scheduler = schedule.SCHEDULERS[kind](made, 0.75)
+    names = {"torch": torch, "optimizer": written}
+    lines = ScheduleOptions(kind=kind, factor=0.75).spelled(Training(learning_rate=0.125))
+    exec("\n".join(lines.begun), names)  # noqa: S102  our own lines
+    for _ in range(PERIOD + 1):
+        assert math.isclose(written.param_groups[0]["lr"], made.param_groups[0]["lr"])
+        written.step()
+        made.step()
+        scheduler.step()
+        exec("\n".join(lines.after), names)  # noqa: S102  our own lines

@@ -47,12 +47,11 @@ class Options(FeatureOptions, frozen=True):
         kinds = get_args(Further if cls.draws_further(case) else Plain)
         return {"kind": kinds, "factor": (0.5, 0.75)} if case.training.steps > 1 else None
 
-    def spelled(self, training: Training) -> Spelled:
-        """The scheduler is made ahead of the first step."""
-        factor, rate = python(self.factor), python(training.learning_rate)
-        least = python(self.factor * training.learning_rate)
+    def spelled(self, _training: Training) -> Spelled:
+        """The scheduler is made ahead of the first step, of whatever rate the optimizer has."""
+        factor, rate = python(self.factor), 'float(optimizer.param_groups[0]["lr"])'
         linear = f"LinearLR(optimizer, {factor}, 1.0, {PERIOD})"
-        cosine = f"CosineAnnealingLR(optimizer, {PERIOD}, {least})"
+        cosine = f"CosineAnnealingLR(optimizer, {PERIOD}, least)"
         both = f"[{MODULE}.{linear}, {MODULE}.{cosine}]"
         cycle = ", ".join(f"{name}={python(value)}" for name, value in CYCLE.items())
         constant = f"{MODULE}.ConstantLR(optimizer, {factor}, {STEP_SIZE})"
@@ -66,8 +65,9 @@ class Options(FeatureOptions, frozen=True):
             "warmed": f"SequentialLR(optimizer, {both}, [{WARM_UP}])",
             "unwarmed": f"SequentialLR(optimizer, {both}, [0])",
             "one_cycle": f"OneCycleLR(optimizer, {rate}, div_factor=1 / {factor}, {cycle})",
-            "restarts": f"CosineAnnealingWarmRestarts(optimizer, {STEP_SIZE}, eta_min={least})",
+            "restarts": f"CosineAnnealingWarmRestarts(optimizer, {STEP_SIZE}, eta_min=least)",
             "polynomial": f"PolynomialLR(optimizer, {PERIOD}, {factor})",
             "chained": f"ChainedScheduler([{constant}, {MODULE}.{exponential}])",
         }[self.kind]
-        return Spelled(begun=(f"scheduler = {MODULE}.{made}",), after=("scheduler.step()",))
+        least = (f"least = {factor} * {rate}",) if "least" in made else ()
+        return Spelled(begun=(*least, f"scheduler = {MODULE}.{made}"), after=("scheduler.step()",))

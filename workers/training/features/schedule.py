@@ -62,9 +62,9 @@ def equal(options: Options) -> Hooks:
 Made: TypeAlias = Callable[[torch.optim.Optimizer, float], lr_scheduler.LRScheduler]
 
 
-def _rate(optimizer: torch.optim.Optimizer) -> Any:  # noqa: ANN401  a number or a tensor
-    """The first learning rate, of an optimizer without a scheduler."""
-    return optimizer.param_groups[0]["lr"]
+def _rate(optimizer: torch.optim.Optimizer) -> float:
+    """The first learning rate, of an optimizer without a scheduler, as a number where it is a tensor."""
+    return float(optimizer.param_groups[0]["lr"])
 
 
 def _one_after_another(milestone: int, optimizer: torch.optim.Optimizer, factor: float) -> Any:  # noqa: ANN401
@@ -90,7 +90,7 @@ SCHEDULERS: Mapping[str, Made] = {
     "warmed": partial(_one_after_another, WARM_UP),
     "unwarmed": partial(_one_after_another, 0),
     "one_cycle": lambda optimizer, factor: lr_scheduler.OneCycleLR(
-        optimizer, float(_rate(optimizer)), div_factor=1 / factor, **CYCLE
+        optimizer, _rate(optimizer), div_factor=1 / factor, **CYCLE
     ),
     "restarts": lambda optimizer, factor: lr_scheduler.CosineAnnealingWarmRestarts(
         optimizer, STEP_SIZE, eta_min=factor * _rate(optimizer)
