@@ -1,6 +1,7 @@
 """Scripts of pipelines: the stages, the schedule and what is shared, and which cases no script has."""
 
 import ast
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -44,12 +45,14 @@ def piped(*axes: tuple[str, int], training: Training | None = None, **options: o
         (piped(("dp", 2)), ["DistributedDataParallel(part, process_group=mesh.get_group('dp'))"]),
         (
             piped(hands="two"),
-            ["super().forward(x + further[0] if further else x)", "output * 0.5, output * 0.5"],
+            ["x = x + further[0] if further else x", "output * 0.5, output * 0.5"],
         ),
         (
             piped(hands="named"),
-            ['super().forward(x["output"] if self.number else x)', 'return {"output": output}'],
+            ['x = x["output"] if self.number else x', 'return {"output": output}'],
         ),
+        (piped(hands="passed_on"), ["further[0].flatten()[:0].sum()", "return output, x"]),
+        (piped(hands="learned"), ["return output, bias.expand_as(output).contiguous()"]),
         (piped(hands="view"), ["output.unsqueeze(0).squeeze(0)"]),
         (piped(training=Training(accumulation=2)), ["for part in range(2):", "run(model, x, y, loss_of)"]),
     ],
@@ -77,8 +80,10 @@ def test_clipping_shards_and_keywords_of_stages_have_no_script() -> None:
         (piped(schedule="1F1B", hands="view"), GRADIENT),
         (piped(("dp", 2), microbatches=2), GRADIENT),
         (piped(hands="two"), OUTPUT),
+        (piped(schedule="1F1B", hands="passed_on"), GRADIENT),
+        (piped(hands="learned"), GRADIENT),
     ],
-    ids=["view", "replicated", "output"],
+    ids=["view", "replicated", "output", "passed on", "learned"],
 )
 def test_scripts_of_correct_pipelines_show_no_fault(case: Case, shown: Fault) -> None:
     done = run_forked(render(case, "torch_pipeline", shown, "healthy", plain=True))
@@ -91,4 +96,31 @@ def test_scripts_of_correct_pipelines_show_no_fault(case: Case, shown: Fault) ->
 def test_a_script_shows_gradients_that_a_second_part_divides_again() -> None:
     case = piped(scaled=True, microbatches=2, training=Training(accumulation=2))
     done = run_forked(render(case, "torch_pipeline", GRADIENT, "alive", plain=True))
+    assert done.shown, done.output
+
+
+ZERO_BUBBLE: dict[str, Any] = {"schedule": "InterleavedZeroBubble", "cuts": (1, 2, 3), "microbatches": 2}
+PASSED = Fault(
+    kind="raises",
+    stage=Stage.BACKWARD,
+    step=0,
+    failure="RuntimeError",
+    needle="Trying to use a saved tensor that has been detached in-place",
+)
+NAMED = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="Exception")
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    ("hands", "shown"),
+    [
+        ("learned", dataclasses.replace(GRADIENT, kind="shape", tensor="1.bias")),
+        ("passed_on", PASSED),
+        ("named", NAMED),
+    ],
+)
+def test_a_script_shows_what_fails_of_that_which_stages_hand_on(hands: str, shown: Fault) -> None:
+    """The faults of `known/zero_bubble_*` that other ways of handing on do not have."""
+    done = run_forked(render(piped(hands=hands, **ZERO_BUBBLE), "torch_pipeline", shown, "alive", plain=True))
     assert done.shown, done.output
