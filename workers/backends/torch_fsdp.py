@@ -122,9 +122,11 @@ def session(
 
 def with_options(case: Case, session: "Session") -> "Session":
     """The session of FSDP with the case's options."""
+    from workers.training.features import nothing
+
     factor = case.sharded_by.gradient_divide_factor
     mixed = _noting_reductions(session) if of(case, mixed_precision.Options) else session
-    scaled = replace(mixed, does=frozenset({MIXED}), scale=session.scale if factor is None else factor)
+    scaled = replace(mixed, does={MIXED: nothing}, scale=session.scale if factor is None else factor)
     scaled = _resharding(scaled) if case.sharded_by.kept_in_step else scaled
     return scaled if case.sharded_by.ignored is None else _averaging(scaled, case.sharded_by.ignored)
 

@@ -18,6 +18,7 @@ from difftest.judge.events import Events
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.training.dispatched import Direction
+from workers.training.features import OwnHooks
 from workers.training.operators import Operators
 
 Outputs: TypeAlias = Mapping[str, Tensor]
@@ -80,7 +81,7 @@ class Session:
       pipeline.
     * `shared(tensors)`: what was read of the tensors that this rank holds, with those that other ranks of a
       pipeline hold.
-    * `does`: the features of training that the backend has by a means of its own, and places itself.
+    * `does`: the hooks of the features of training that the backend has by a means of its own.
     * `whole(output)`: the output of the module as it is read, where its classes are apart.
     * `loss(case, output, targets, count)`: the loss of such an output; None for the usual functions.
     * `spelled`: whether the program takes the forms of the case's spelling. The oracle takes none.
@@ -95,7 +96,7 @@ class Session:
     feed: Callable[[Tensor], Tensor]
     read: Callable[[Tensor, Placements], Sharded]
     device: str
-    does: frozenset[str] = frozenset()
+    does: OwnHooks = field(default_factory=dict)
     whole: Callable[[Tensor], Tensor] = lambda output: output
     loss: Callable[[Case, Tensor, Tensor, int], Tensor] | None = None
     spelled: bool = True

@@ -46,7 +46,7 @@ def train(case: Case, session: Session, report: StageReport) -> Trace:
     """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
     forms = case.forms if session.spelled else Spelling()
-    features = made_features(case.training_features, plain=not session.spelled, done=session.does)
+    features = made_features(case.training_features, plain=not session.spelled, own=session.does)
     features.require(session.reads_values)
     plan = Plan(
         sequence=case.model.sequence,

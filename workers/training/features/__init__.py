@@ -5,9 +5,10 @@ and `equal(options)`, what that must be equal to. The oracle takes the second, w
 operators, or does nothing at all.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import torch
@@ -130,6 +131,10 @@ class Hooks:
     call: Call | None = None
 
 
+OwnHooks: TypeAlias = Mapping[str, Callable[[Any], Hooks]]
+"""By feature, from its `Options` to what a backend does in its own way."""
+
+
 class Behaviour(Protocol):
     """What a file in this folder offers. A run makes its own hooks, which may keep state."""
 
@@ -241,18 +246,17 @@ class Features:
         )
 
 
-def made(features: Sequence[Feature], *, plain: bool, done: Container[str] = ()) -> Features:
+def made(features: Sequence[Feature], *, plain: bool, own: OwnHooks = MappingProxyType({})) -> Features:
     """The hooks of a run's features; `plain`: those of what they must be equal to.
 
-    None of those that are `done` without them. `UsageError` for a feature that there is not.
+    A backend's `own` go before. `UsageError` for a feature that there is not.
     """
     every = typed(features)
     arguments = [one.reference_arguments() if plain else one.arguments() for one in every]
     return Features(
         [
-            _hooks(feature.name, options, plain=plain)
+            own[feature.name](options) if feature.name in own else _hooks(feature.name, options, plain=plain)
             for feature, options in zip(features, every, strict=True)
-            if feature.name not in done
         ],
         arguments={name: value for given in arguments for name, value in given.items()},
         zero={} if plain else {name: at for one in every for name, at in one.zero_arguments().items()},
