@@ -33,7 +33,7 @@ def _training_refusal(case: Case, backend: str) -> str | None:
         return reason
     lacks = (
         *(_without_regions, _without_stages, _without_experts, _without_gradients, _without_sharding),
-        _without_hooks,
+        *(_without_hooks, _without_shards_of_state),
     )
     if reason := features.refusal(case) or next(filter(None, (lack(case, backend) for lack in lacks)), None):
         return reason
@@ -118,3 +118,10 @@ def _without_hooks(case: Case, backend: str) -> str | None:
     if not has(case, "communication_hook") or declares(backend, "spells_hooks"):
         return None
     return f"the case has a communication hook, and the template of {backend} has no wrapper that takes one"
+
+
+def _without_shards_of_state(case: Case, backend: str) -> str | None:
+    """Why a backend's template has no optimizer that shards its state, or None."""
+    if not has(case, "sharded_optimizer") or not declares(backend, "has_gate"):
+        return None
+    return f"the template of {backend} cannot write torch_xla's ZeroRedundancyOptimizer yet"

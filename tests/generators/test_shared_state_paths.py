@@ -23,10 +23,9 @@ def test_the_features_of_replicas_are_drawn_in_all_their_forms() -> None:
     kinds = Counter(one.options["kind"] for one in used if one.name == "communication_hook")
     assert len(kinds) == 10
     assert min(Counter(one.name for one in used)[name] for name in ("local_steps", "uneven_inputs")) > 25
-    assert {one.options.get("bucket_view") for one in used if one.name == "sharded_optimizer"} == {
-        False,
-        True,
-    }
+    sharded = [one.options for one in used if one.name == "sharded_optimizer"]
+    for option in ("bucket_view", "reduced_bucket", "gathered_bucket", "accumulation_hook"):
+        assert {options[option] for options in sharded} == {False, True}
 
 
 @quietly()

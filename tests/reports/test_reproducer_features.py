@@ -176,6 +176,12 @@ def test_a_feature_without_a_spelling_is_refused_by_its_name(used: Feature, back
     assert refusal(featured(Feature(name="maximize")), backend) is None
 
 
+def test_a_sharded_optimizer_is_refused_on_replicas_of_xla_whose_class_is_another() -> None:
+    case = featured(Feature(name="sharded_optimizer"))
+    assert "torch_xla's ZeroRedundancyOptimizer yet" in (refusal(case, "xla_replica") or "")
+    assert refusal(case, "torch_ddp") is None
+
+
 def test_a_checkpoint_of_torch_s_older_kind_is_written_whatever_the_backend_has() -> None:
     block = Residual(layers=(Linear(inputs=4, outputs=4),))
     case = a_case(

@@ -12,7 +12,8 @@ from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
-from difftest.cases.options import Feature, FeatureOption, Replication
+from difftest.cases.options import Feature, FeatureOption, Replication, Spelling
+from difftest.ground import plugins
 from difftest.ground.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure
@@ -64,6 +65,15 @@ AGREEING = {
     "bucket view": featured(PAIR, ADAM, sharded_optimizer={"bucket_view": True}),
 }
 
+REPLICAS = "xla_replica"
+CLIPPED = msgspec.structs.replace(USUAL, clip_norm=0.0625, accumulation=2)
+SHARDED = {
+    "each tensor": featured(PAIR, USUAL, sharded_optimizer={}),
+    "buckets": featured(PAIR, ADAM, sharded_optimizer={"reduced_bucket": 1, "gathered_bucket": 1}),
+    "hooks, clipped": featured(DATA, CLIPPED, sharded_optimizer={"accumulation_hook": True}),
+}
+"""On XLA. Nine rows are padded, as none of the numbers of ranks divides them."""
+
 
 def test_training_agrees_with_every_feature_of_replicas() -> None:
     outcomes = together(list(AGREEING.values()), DDP)
@@ -95,6 +105,23 @@ def test_local_updates_are_not_for_replicas_without_a_process_group() -> None:
 
 
 @pytest.mark.xla
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_sharded_optimizer_agrees_on_replicas_of_xla(name: str) -> None:
+    assert agrees(SHARDED[name], REPLICAS, sandbox.run(SHARDED[name], REPLICAS))
+
+
+@pytest.mark.xla
+def test_a_sharded_optimizer_of_xla_is_not_for_what_it_cannot_be_told() -> None:
+    unsupported = plugins.load("workers.backends", REPLICAS).unsupported
+    clipped = featured(PAIR, USUAL, sharded_optimizer={}, clip_by_value={"value": 0.5})
+    pinned = msgspec.structs.replace(SHARDED["each tensor"], spelling=Spelling(pin_layout=True))
+    assert "by the norm alone" in unsupported(clipped)
+    assert "a graph of its own on every replica" in unsupported(pinned)
+    buckets = msgspec.structs.replace(SHARDED["buckets"], spelling=Spelling(pin_layout=True))
+    assert unsupported(buckets) is None
+
+
+@pytest.mark.xla
 @pytest.mark.parametrize("kind", ["allreduce", "bf16_compress"])
 def test_hooks_agree_on_xla_too(kind: str) -> None:
     assert agrees(hooked(kind), "xla_ddp", sandbox.run(hooked(kind), "xla_ddp"))
@@ -118,6 +145,7 @@ PLANTED = {
     "final_model_not_sent": AGREEING["more on three ranks"],
     "divided_by_all": AGREEING["more on one, divided by it"],
     "bucket_views_copied": AGREEING["bucket view"],
+    "shards_not_divided": SHARDED["each tensor"],
 }
 
 
@@ -132,10 +160,14 @@ def test_every_planted_fault_of_replicas_has_a_case() -> None:
 
 @pytest.mark.parametrize("fault", in_part(PLANTED, 3))
 def test_a_planted_fault_shows_with_its_feature(fault: str) -> None:
-    case = PLANTED[fault]
-    assert faults.all_faults()[fault].reaches(case)
-    outcome = sandbox.run(case, DDP, options={faults.VARIABLE: fault})
-    assert compare(case, DDP, "torch", oracle_trace(case), outcome).verdict == "diverge"
+    case, planted = PLANTED[fault], faults.all_faults()[fault]
+    (backend,) = planted.backends
+    if backend == REPLICAS:
+        needs("torch_xla")
+    assert planted.reaches(case)
+    outcome = sandbox.run(case, backend, options={faults.VARIABLE: fault})
+    side = plugins.load("workers.backends", backend).SIDE
+    assert compare(case, backend, side, oracle_trace(case), outcome).verdict == "diverge"
 
 
 def test_no_other_case_can_show_one() -> None:

@@ -5,10 +5,13 @@ Rank 0's parameters are broadcast once, and then gradients are reduced as `xm.op
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has, of
+from difftest.cases.features import sharded_optimizer
 from difftest.judge.stage import Stage
 from workers import sides
 from workers.backends import torch_ddp
@@ -28,12 +31,14 @@ PRELOAD = devices.PRELOAD
 processes = replicas.processes
 environment = replicas.environment
 
+SHARDED = "sharded_optimizer"
+
 
 def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or None. Of a program there is one: all would do the same."""
     if case.model.is_program and case.world_size > 1:
         return "every replica would run the whole program; it runs on a mesh of one rank"
-    return _not_learned(case) or replicas.unsupported(case)
+    return _not_learned(case) or _not_sharded(case) or replicas.unsupported(case)
 
 
 def _not_learned(case: Case) -> str | None:
@@ -46,11 +51,25 @@ def _not_learned(case: Case) -> str | None:
     return None
 
 
+def _not_sharded(case: Case) -> str | None:
+    """Why torch_xla's `ZeroRedundancyOptimizer` cannot be the optimizer that `case` has, or None."""
+    options = of(case, sharded_optimizer.Options)
+    if options is None:
+        return None
+    if has(case, "clip_by_infinity_norm", "clip_by_value"):
+        return "torch_xla's ZeroRedundancyOptimizer clips what it has reduced, by the norm alone"
+    if pinning.pinned(case) and not options.gathered_bucket and processes(case) == 1:
+        return "to pin layouts, xm.all_gather has a graph of its own on every replica"
+    return None
+
+
 @contextmanager
 def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Reduces gradients once a step, after all accumulation parts."""
+    from workers.xla import zero
+
     with replicas.session(case, rank, _place, after=partial(_after, pinning.pinned(case))) as joined:
-        yield joined
+        yield replace(joined, does={SHARDED: partial(zero.hooks, case)})
 
 
 def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
@@ -62,6 +81,8 @@ def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     from torch_xla.core import xla_model
 
     module = replica.move(torch_ddp.start(replica.case, replica.rank, module))
+    if has(replica.case, SHARDED):  # it cuts its shards of the weights on the host
+        replica.reader.further_tensors = replica.case.world_size * len(list(module.parameters()))
     forms = replica.case.forms
     if not forms.no_broadcast:
         tensors = [*module.parameters(), *module.buffers()]

@@ -21,6 +21,9 @@ from workers.training.session import Session
 
 DDP, PATHS = ("torch_ddp",), ("replicated",)
 
+PROPORTIONAL = ("sgd", "momentum")
+"""The optimizers whose updates are as large as the gradients."""
+
 
 def _hooked(*kinds: str) -> Callable[[Case], bool]:
     def reaches(case: Case) -> bool:
@@ -210,6 +213,28 @@ def bucket_views_copied(session: Session, _case: Case, _rank: int) -> Session:
             parameter.data = parameter.data.clone()
 
     return replacing(session, of_zero, "_build_param_buckets", spoiled)
+
+
+@of_feature(
+    "sharded_optimizer",
+    about="shards of gradients are their sum over replicas, not the mean",
+    reaches=lambda case: (
+        case.world_size > 1 and case.training.optimizer in PROPORTIONAL and case.training.clip_norm is None
+    ),
+    backends=("xla_replica",),
+    blame=SHARDING,
+    paths=PATHS,
+)
+def shards_not_divided(session: Session, _case: Case, _rank: int) -> Session:
+    """What torch_xla's optimizer scatters is not divided by the number of replicas."""
+    from torch_xla.distributed.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+
+    right = ZeroRedundancyOptimizer._get_sharding_scheme  # noqa: SLF001  what says how gradients are scaled
+
+    def spoiled(optimizer: Any, arguments: Any) -> Any:  # noqa: ANN401  torch_xla's
+        return [{**one, "scale_factor": float(one["group_size"])} for one in right(optimizer, arguments)]
+
+    return replacing(session, ZeroRedundancyOptimizer, "_get_sharding_scheme", spoiled)
 
 
 @of_feature("converted", about="a module is converted by a dtype that has fewer numbers", paths=PATHS)

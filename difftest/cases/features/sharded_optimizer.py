@@ -9,11 +9,18 @@ from difftest.cases.layout import Replicate
 
 
 class Options(FeatureOptions, frozen=True):
-    """Whether parameters are views of a rank's bucket (`parameters_as_bucket_view`)."""
+    """Whether parameters are views of a rank's bucket (`parameters_as_bucket_view`), in torch's.
+
+    In torch_xla's, how many megabytes a bucket of gradients that are reduced has, and one of weights that are
+    gathered, 0 for each tensor by itself; and whether hooks add up gradients (`use_grad_acc_hook`).
+    """
 
     FURTHER_ON: ClassVar[tuple[str, ...]] = ("replicated",)
 
     bucket_view: bool = False
+    reduced_bucket: int = 0
+    gathered_bucket: int = 0
+    accumulation_hook: bool = False
 
     @classmethod
     def drawn(cls, case: Case) -> Choices | None:
@@ -24,7 +31,14 @@ class Options(FeatureOptions, frozen=True):
         few = len(case.model.parameters()) < case.world_size
         if not is_whole(case) or few or has(case, "save_and_load", "distributed_checkpoint", "optimizer"):
             return None
-        return {"bucket_view": (False, True)} if cls.draws_further(case) else {}
+        if not cls.draws_further(case):
+            return {}
+        return {
+            "bucket_view": (False, True),
+            "reduced_bucket": (0, 1),
+            "gathered_bucket": (0, 1),
+            "accumulation_hook": (False, True),
+        }
 
     def spelled(self, _training: Training) -> Spelled:
         """Torch's `ZeroRedundancyOptimizer`; the reference on one device has the optimizer itself."""
