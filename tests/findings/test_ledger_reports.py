@@ -242,6 +242,27 @@ def known_as(shown: Divergence, case: Case, option: str) -> str:
             "feature.uneven_inputs",
             "under Join",
         ),
+        (
+            failed(
+                "xla_replica",
+                "For xm.all_gather_bucketized, pin_layout=True is not yet supported.",
+                stage=Stage.UPDATE,
+            ),
+            replace(joined("sharded_optimizer"), spelling=Spelling(pin_layout=True)),
+            "",
+            "`bucket_cap_mb_all_gather`",
+        ),
+        (
+            failed(
+                "xla_replica",
+                "no message; raised by: assert self.device.type == 'xla'",
+                "AssertionError",
+                Stage.PLACE,
+            ),
+            replace(joined("sharded_optimizer"), spelling=Spelling(optimizer_before=True)),
+            "",
+            "made before the module is moved",
+        ),
         (updated("torch_fsdp"), orthogonal(nesterov=False), "feature.muon", "Muon: without Nesterov"),
         (wrong("torch_fsdp1", nature=COUNTED), a_case(mesh=ONE_SHARD), "", "`HYBRID_SHARD` over one shard"),
         (
@@ -383,6 +404,17 @@ def test_what_a_report_describes_is_known(shown: Divergence, case: Case, option:
         # A sharded optimizer without `Join`, and `Join` without one
         (updated("torch_ddp"), joined("sharded_optimizer"), "feature.sharded_optimizer"),
         (updated("torch_ddp"), joined("uneven_inputs"), "feature.uneven_inputs"),
+        # An optimizer that shards nothing that was left behind
+        (
+            failed(
+                "xla_replica",
+                "no message; raised by: assert self.device.type == 'xla'",
+                "AssertionError",
+                Stage.PLACE,
+            ),
+            joined("sharded_optimizer"),
+            "",
+        ),
         (updated("torch_fsdp"), orthogonal(nesterov=True), "feature.muon"),
         (updated("torch_fsdp"), replace(orthogonal(nesterov=False), dtype="float32"), "feature.muon"),
     ],
