@@ -70,6 +70,10 @@ OF_LOOPS = (
 BESIDE_LOOPS = ("tensor_rate", "schedule")
 """The features of the loop around the steps, which one of three cases has in their place."""
 
+IN_PLACE = ((1, "changed_in_place"),)
+BESIDE_IN_PLACE = ("gradient_penalty", "schedule", "weight_decay", "implementation")
+"""What one of eleven cases has in the place of either."""
+
 
 @functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
@@ -125,7 +129,19 @@ def completed(draw: st.DrawFn, *, case: Case) -> Case:
         case = msgspec.structs.replace(case, replication=Replication(static_graph=True))
     case = draw(_sharded(case=case)) if SHARDED in case.layout.mesh.names else case
     of_loop = training_features.with_features(case=case, often=OF_LOOPS, beside=BESIDE_LOOPS)
-    return draw(of_loop) if draw(sometimes(one_in=3)) else case
+    case = draw(of_loop) if draw(sometimes(one_in=3)) else case
+    changes = training_features.fits("changed_in_place", case) and draw(sometimes(one_in=11))
+    return draw(_changing(case=case)) if changes else case
+
+
+@st.composite
+def _changing(draw: st.DrawFn, *, case: Case) -> Case:
+    """What layers give is changed in place; those that are wrapped apart are often compiled apart too."""
+    changing = training_features.with_features(case=case, often=IN_PLACE, beside=BESIDE_IN_PLACE)
+    case = draw(changing)
+    apart = SHARDED in case.layout.mesh.names and draw(st.booleans())
+    wrapped = msgspec.structs.replace(case.sharded_by, wrapped="layers")
+    return msgspec.structs.replace(case, sharding=wrapped) if apart else case
 
 
 @st.composite

@@ -183,6 +183,7 @@ ABOUT_ONE_KIND = {
     "generators/paths/states.py": {"Conv"},  # no checkpoint of its layout
     "difftest/cases/features/own_function.py": {"Linear"},  # which calls the function
     "difftest/cases/features/added_in_place.py": {"Linear", "Residual"},  # what is added to what
+    "difftest/cases/features/changed_in_place.py": {"Linear"},  # whose result is changed
     "difftest/cases/gathered.py": {"Embedding"},  # which FSDP2 may leave gathered
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "generators/paths/context_parallel.py": {"FlashAttention"},  # without what a ring of kernels lacks

@@ -137,6 +137,10 @@ def undefined(text: str) -> set[str]:
             ["output, slope = torch.autograd.forward_ad.unpack_dual(dual)"],
         ),
         (
+            {"features": (Feature(name="changed_in_place", options={"by": "function"}),)},
+            ["Halved.apply(given)", "layer.register_forward_hook(halved)"],
+        ),
+        (
             {"features": (Feature(name="parameter_hooks", options={"of": "gradient"}),)},
             ["parameter.register_hook(lambda gradient: gradient / 2)"],
         ),

@@ -43,6 +43,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "amsgrad": {},
     "autocast": {},
     "averaged_weights": {"decay": 0.5},
+    "changed_in_place": {"by": "function"},
     "capturable": {},
     "clip_by_infinity_norm": {"norm": 0.015625},
     "clip_by_value": {"value": 0.015625},
@@ -155,6 +156,7 @@ OF_OTHER_PATHS = (
     *("slope_without_gradient", "derivative_without_gradient", "converted_through_bfloat16"),
     *("parameter_hooks_without_effect", "last_before_empty_group_lost"),
     *("added_twice", "gradients_of_a_metric", "gradients_of_an_attempt_kept"),
+    "changed_twice",
 )
 """The planted faults of features that other paths than `features` alone draw, one for each."""
 

@@ -183,6 +183,7 @@ def test_a_schedule_has_the_rates_of_its_formula(kind: schedule.Kind, rates: lis
         Feature(name="parameter_hooks", options={"of": "sum"}),
         Feature(name="gradient_penalty", options={"factor": HALF}),
         Feature(name="forward_derivative", options={"factor": HALF, "form": "dual"}),
+        Feature(name="changed_in_place", options={"by": "method"}),
     ],
 )
 def test_gradients_that_a_feature_changes_have_no_definition(changing: Feature) -> None:

@@ -15,6 +15,7 @@ from workers.faults.features import replacing
 from workers.training.features import (
     TrainingProgress,
     added_in_place,
+    changed_in_place,
     empty_group,
     evaluated_before_update,
     forward_derivative,
@@ -121,6 +122,18 @@ def added_twice(session: Session, _case: Case, _rank: int) -> Session:
         return given.unsqueeze(0).squeeze(0) + (inputs[0] if inputs[0].shape == given.shape else 1.0)
 
     added_in_place.view = twice
+    return session
+
+
+@of_feature("changed_in_place", about="what is changed in place is changed twice", paths=PATHS)
+def changed_twice(session: Session, _case: Case, _rank: int) -> Session:
+    """As where a graph that has run is run again."""
+    right = changed_in_place.change
+
+    def twice(given: Tensor, by: str) -> Tensor:
+        return right(right(given, by), by)
+
+    changed_in_place.change = twice
     return session
 
 
