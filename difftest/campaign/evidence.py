@@ -21,14 +21,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.facts import FailureFacts
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import STAGES
-from difftest.records.evidence import (
-    CORRECT_SIBLINGS,
-    DECIDED_BY,
-    DECIDED_ELSEWHERE,
-    LATER_CHECKS,
-    WRONG_SIBLINGS,
-)
-from difftest.records.finding import Finding
+from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, LATER_CHECKS, WRONG_SIBLINGS
 
 T = TypeVar("T")
 
@@ -89,17 +82,12 @@ def known_if_decided(campaign: Campaign, case: Case, divergence: Divergence) -> 
     return tuple(option for option, entry in zip(options, known, strict=True) if entry)
 
 
-def decided_elsewhere(campaign: Campaign, case: Case, divergence: Divergence, there: Finding) -> Finding:
-    """The finding `there`, with what decides in this later case, where that makes it a known fault."""
-    if campaign.explanation(divergence, case, evidence=there.evidence):
-        return there
+def decided_elsewhere(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[str, ...]:
+    """The options that decide in a later case of a finding, among those which make it a known fault."""
     plain, names = dict(deciding(case)), known_if_decided(campaign, case, divergence)
     runs = [partial(_diverges_without, campaign, plain[name], divergence) for name in names]
     wrong = in_parallel(campaign, runs)
-    decide = [name for name, diverges in zip(names, wrong, strict=True) if diverges is False]
-    before = [there.evidence[DECIDED_ELSEWHERE]] if DECIDED_ELSEWHERE in there.evidence else []
-    words = {DECIDED_ELSEWHERE: ", ".join((*before, *decide))} if decide else {}
-    return msgspec.structs.replace(there, evidence={**there.evidence, **words})
+    return tuple(name for name, diverges in zip(names, wrong, strict=True) if diverges is False)
 
 
 def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:

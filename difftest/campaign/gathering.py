@@ -1,15 +1,23 @@
 """Evidence for new findings, gathered in threads of its own while later cases run."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+
+import msgspec
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.evidence import decided_elsewhere, known_if_decided
 from difftest.campaign.memo import oracle_once
 from difftest.campaign.postponed import gathered
+from difftest.cases.case import Case
 from difftest.judge.divergence import Divergence
+from difftest.records.evidence import with_decided
 from difftest.records.finding import Finding
+
+MOST_IN_VAIN = 4
+"""So many later cases of a fingerprint are asked what decides in them without an answer, and no others."""
 
 
 class Gathering:
@@ -23,6 +31,7 @@ class Gathering:
         self._campaign, self._ended = campaign, ended
         self._threads = ThreadPoolExecutor(campaign.workers)
         self._made: dict[str, Future[Finding]] = {}
+        self._in_vain = Counter[str]()
 
     def start(self, result: CaseResult) -> Mapping[str, Future[Finding]]:
         """The findings in the making, by fingerprint, of what this case is the first to show, or shows anew.
@@ -36,7 +45,7 @@ class Gathering:
                 futures[name] = self._threads.submit(gathered, campaign, result, divergence)
             elif self._may_be_known(result, divergence):
                 there = self._made.get(name)
-                futures[name] = self._threads.submit(_again, campaign, result, divergence, there)
+                futures[name] = self._threads.submit(self._again, campaign, result.case, divergence, there)
             else:
                 continue
             self._made[name] = futures[name]
@@ -48,17 +57,22 @@ class Gathering:
         known = self._campaign.explanation(divergence, result.case)
         return not known and bool(known_if_decided(self._campaign, result.case, divergence))
 
+    def _again(
+        self, campaign: Campaign, case: Case, divergence: Divergence, earlier: Future[Finding] | None
+    ) -> Finding:
+        """The finding that an earlier case made, or the corpus has, with what decides in this one.
+
+        The earlier case was submitted before, so that waiting for it ends.
+        """
+        name = divergence.fingerprint
+        there = earlier.result() if earlier else campaign.corpus.finding(name)
+        known = campaign.explanation(divergence, case, evidence=there.evidence)
+        if known or self._in_vain[name] == MOST_IN_VAIN:
+            return there
+        decided = decided_elsewhere(campaign, case, divergence)
+        self._in_vain[name] += not decided
+        return msgspec.structs.replace(there, evidence=with_decided(there.evidence, decided))
+
     def close(self) -> None:
         """Waits for the runs that go on, and starts no others."""
         self._threads.shutdown(cancel_futures=True)
-
-
-def _again(
-    campaign: Campaign, result: CaseResult, divergence: Divergence, there: Future[Finding] | None
-) -> Finding:
-    """The finding that an earlier case made, or the corpus has, with what decides in this one.
-
-    The earlier case was submitted before, so that waiting for it ends.
-    """
-    finding = there.result() if there else campaign.corpus.finding(divergence.fingerprint)
-    return decided_elsewhere(campaign, result.case, divergence, finding)

@@ -27,7 +27,7 @@ from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
 from difftest.records.columns import Columns
-from difftest.records.evidence import DECIDED_ELSEWHERE
+from difftest.records.evidence import DECIDED_ELSEWHERE, with_decided
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation, in_short
 from difftest.records.own_cases import remember_finding
@@ -221,7 +221,5 @@ class _Findings:
 
 def _told(finding: Finding, made: Finding | None) -> Finding:
     """The finding, with what the evidence of a later case says of the options that decide there."""
-    told = made.evidence.get(DECIDED_ELSEWHERE) if made else None
-    if not told:
-        return finding
-    return msgspec.structs.replace(finding, evidence={**finding.evidence, DECIDED_ELSEWHERE: told})
+    told = made.evidence.get(DECIDED_ELSEWHERE, "") if made else ""
+    return msgspec.structs.replace(finding, evidence=with_decided(finding.evidence, told.split(", ")))

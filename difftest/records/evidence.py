@@ -4,6 +4,8 @@ The stored names are part of the file's format (`FORMER` are those of schema 2);
 people.
 """
 
+from collections.abc import Iterable, Mapping
+
 UNDECIDED = "no telling"
 """How files say that a question could not be decided; an ablation's answer may continue with the reason."""
 
@@ -77,6 +79,13 @@ _LABELS = {
     REPLAYED: "replayed on another XLA",
     GUILTY_PASS: "the pass of XLA",
 }
+
+
+def with_decided(evidence: Mapping[str, str], options: Iterable[str]) -> Mapping[str, str]:
+    """The evidence, which names `options` too among those that decide in other cases."""
+    named = evidence.get(DECIDED_ELSEWHERE, "").split(", ")
+    words = ", ".join(filter(None, dict.fromkeys((*named, *options))))
+    return {**evidence, DECIDED_ELSEWHERE: words} if words else evidence
 
 
 def answer(text: str) -> str:

@@ -239,9 +239,11 @@ def test_a_wheel_takes_the_place_of_its_package(
 def test_a_wheel_that_needs_a_later_python_gets_it(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used = list[Path]()
+    made = list[tuple[Path, tuple[str, ...]]]()
     monkeypatch.setattr(
-        environments, "make", lambda _folder, _requirements, python, _address: used.append(python)
+        environments,
+        "make",
+        lambda _folder, requirements, python, _address: made.append((python, tuple(requirements))),
     )
     monkeypatch.setattr(environments, "require_space", lambda *_: None)
     monkeypatch.setattr(replacement, "everything", lambda chosen: chosen.requirements)
@@ -253,12 +255,14 @@ def test_a_wheel_that_needs_a_later_python_gets_it(
     wheel = tmp_path / "torch-2.16.0-cp312-cp312-linux_x86_64.whl"
     wheel.write_bytes(b"a wheel")
     name = replacement.environment(str(wheel), "", lambda _: None)
-    assert used == [tmp_path / "python3.12"]
+    ((python, requirements),) = made
+    assert python == tmp_path / "python3.12"
+    assert str(wheel) in requirements
     monkeypatch.setattr(
-        made_environments, "requirements", lambda folder: (str(wheel),) * (folder.name == name)
+        made_environments, "requirements", lambda folder: requirements if folder.name == name else ()
     )
     replacement.environment(str(wheel), "", pytest.fail)
-    assert len(used) == 1, "it is made once"
+    assert len(made) == 1, "it is made once"
 
 
 def test_a_fix_is_an_environment_this_python_or_something_that_is_named(home: Path) -> None:
