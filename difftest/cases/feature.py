@@ -68,12 +68,14 @@ class FeatureOptions(Schema, frozen=True):
     `PATHS` are the only ones that draw it, so that the cases of other paths stay what they were without it;
     empty where any does that has features. `FURTHER_ON` are those that draw further values of its options,
     for the same reason. `OF_RANKS`: it is what several ranks do, which the twin of a case, on one device, has
-    not. `CHANGES_GRADIENTS`: they are not those of the loss.
+    not. `OF_REPLICAS`: it is what replicas do, each with the whole model and a batch of its own.
+    `CHANGES_GRADIENTS`: they are not those of the loss.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ()
     FURTHER_ON: ClassVar[tuple[str, ...]] = ()
     OF_RANKS: ClassVar[bool] = False
+    OF_REPLICAS: ClassVar[bool] = False
     CHANGES_GRADIENTS: ClassVar[bool] = False
 
     @classmethod

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import TypeAlias
 
 from difftest.cases.case import Case
+from difftest.cases.feature import declared
 from difftest.cases.layers import walk
 from difftest.cases.layout import has_shares
 
@@ -45,6 +46,8 @@ def own_batches(case: Case) -> str | None:
     """Why a backend that computes with the whole batch cannot run the case, or None."""
     if case.model.own and case.model.own.by_rank and case.layout.data_ranks > 1:
         return "computes with the whole batch; in this case every rank's rows are a batch of their own"
+    if of := [one.name for one in case.training_features if declared(one.name).OF_REPLICAS]:
+        return f"computes with the whole batch; the feature {of[0]} is what replicas do"
     return None
 
 

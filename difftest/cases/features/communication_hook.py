@@ -41,6 +41,7 @@ class Options(FeatureOptions, frozen=True):
     """Which hook: torch's `allreduce_hook`, one that casts, a wrapper that casts around it, or PowerSGD."""
 
     PATHS: ClassVar[tuple[str, ...]] = ("replicated",)
+    OF_REPLICAS: ClassVar[bool] = True
 
     kind: Literal[
         "allreduce",

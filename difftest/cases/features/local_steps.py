@@ -20,6 +20,7 @@ class Options(FeatureOptions, frozen=True):
 
     PATHS: ClassVar[tuple[str, ...]] = ("replicated",)
     OF_RANKS: ClassVar[bool] = True
+    OF_REPLICAS: ClassVar[bool] = True
 
     period: Size
     step: Step

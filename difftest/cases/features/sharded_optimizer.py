@@ -16,6 +16,7 @@ class Options(FeatureOptions, frozen=True):
     """
 
     FURTHER_ON: ClassVar[tuple[str, ...]] = ("replicated",)
+    OF_REPLICAS: ClassVar[bool] = True
 
     bucket_view: bool = False
     reduced_bucket: int = 0

@@ -19,6 +19,7 @@ class Options(FeatureOptions, frozen=True):
 
     PATHS: ClassVar[tuple[str, ...]] = ("replicated",)
     OF_RANKS: ClassVar[bool] = True
+    OF_REPLICAS: ClassVar[bool] = True
 
     batches: Size
     ranks: Size
