@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has
 from workers import sides
 from workers.backends import torch_ddp
 from workers.training.refusals import for_modules_only
@@ -40,6 +41,8 @@ def unsupported(case: Case) -> str | None:
         return "the verification of shapes has a graph for each rank; replicas on the CPU must share one"
     if pinning.learned(case):
         return "collectives that gradients go through are those of torch's process groups"
+    if has(case, "sharded_optimizer"):
+        return "torch's ZeroRedundancyOptimizer is not for XLA; xla_replica has torch_xla's"
     return replicas.unsupported(case)
 
 

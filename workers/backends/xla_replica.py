@@ -38,6 +38,8 @@ def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or None. Of a program there is one: all would do the same."""
     if case.model.is_program and case.world_size > 1:
         return "every replica would run the whole program; it runs on a mesh of one rank"
+    if has(case, "communication_hook"):
+        return "communication hooks are of DistributedDataParallel, which xla_ddp has"
     return _not_learned(case) or _not_sharded(case) or replicas.unsupported(case)
 
 

@@ -14,6 +14,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
+from difftest.cases.feature import has
 from difftest.cases.layout import Placements, Shard
 from difftest.judge.events import Events
 from difftest.judge.outcome import Array, Sharded, Trace
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from workers.training.session import Session
 
 
+OF_TORCH = ("local_steps", "uneven_inputs")
+"""Features of torch for which torch_xla has nothing."""
+
+
 def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or would have different graphs; or None."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
@@ -40,6 +45,8 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
+    if of := [name for name in OF_TORCH if has(case, name)]:
+        return f"the feature {of[0]} is for modules on a CPU or on CUDA"
     return mixed_rows(case) or stages(case) or _machine(case) or _reads(case)
 
 
