@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.cases.feature import has
+from difftest.cases.feature import has, of
+from difftest.cases.features import communication_hook
 from workers import sides
 from workers.backends import torch_ddp
 from workers.training.refusals import for_modules_only
@@ -41,6 +42,9 @@ def unsupported(case: Case) -> str | None:
         return "the verification of shapes has a graph for each rank; replicas on the CPU must share one"
     if pinning.learned(case):
         return "collectives that gradients go through are those of torch's process groups"
+    hook = of(case, communication_hook.Options)
+    if hook and hook.kind in communication_hook.FACTORED:
+        return "PowerSGD writes into views of a bucket, which XLA's are not"
     if has(case, "sharded_optimizer"):
         return "torch's ZeroRedundancyOptimizer is not for XLA; xla_replica has torch_xla's"
     return replicas.unsupported(case)
