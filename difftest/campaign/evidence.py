@@ -1,6 +1,6 @@
 """The evidence for a new finding's blame, from further runs of its case and of variants of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -73,21 +73,27 @@ def deciding_options(campaign: Campaign, result: CaseResult, divergence: Diverge
 
 
 def known_if_decided(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[str, ...]:
-    """The options of the case which would make a known fault of the divergence if they decided."""
-    options = tuple(dict(deciding(case)))
-    if not campaign.explanation(divergence, case, evidence={DECIDED_BY: ", ".join(options)}):
+    """The options of the case which would make a known fault of the divergence if they decided.
+
+    Empty where it is a known fault whatever decides.
+    """
+    explained = partial(campaign.explanation, divergence, case)
+    if explained():
         return ()
-    named = ({DECIDED_BY: option} for option in options)
-    known = (campaign.explanation(divergence, case, evidence=evidence) for evidence in named)
-    return tuple(option for option, entry in zip(options, known, strict=True) if entry)
+    options = dict(deciding(case))
+    if not explained(evidence={DECIDED_BY: ", ".join(options)}):
+        return ()
+    return tuple(option for option in options if explained(evidence={DECIDED_BY: option}))
 
 
-def decided_elsewhere(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[str, ...]:
-    """The options that decide in a later case of a finding, among those which make it a known fault."""
-    plain, names = dict(deciding(case)), known_if_decided(campaign, case, divergence)
-    runs = [partial(_diverges_without, campaign, plain[name], divergence) for name in names]
-    wrong = in_parallel(campaign, runs)
-    return tuple(name for name, diverges in zip(names, wrong, strict=True) if diverges is False)
+def decided_elsewhere(
+    campaign: Campaign, case: Case, divergence: Divergence, options: Iterable[str]
+) -> tuple[str, ...]:
+    """Those of the `options` that decide in a later case of a finding."""
+    plain = dict(deciding(case))
+    runs = {name: partial(_diverges_without, campaign, plain[name], divergence) for name in options}
+    diverges = in_parallel(campaign, [*runs.values()])
+    return tuple(name for name, wrong in zip(runs, diverges, strict=True) if wrong is False)
 
 
 def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
@@ -11,8 +12,6 @@ from difftest.campaign.case_run import CaseResult
 from difftest.campaign.evidence import decided_elsewhere, known_if_decided
 from difftest.campaign.memo import oracle_once
 from difftest.campaign.postponed import gathered
-from difftest.cases.case import Case
-from difftest.judge.divergence import Divergence
 from difftest.records.evidence import with_decided
 from difftest.records.finding import Finding
 
@@ -43,35 +42,34 @@ class Gathering:
             name = divergence.fingerprint
             if name not in self._made and not campaign.corpus.holds(name):
                 futures[name] = self._threads.submit(gathered, campaign, result, divergence)
-            elif self._may_be_known(result, divergence):
+            elif options := known_if_decided(campaign, result.case, divergence):
+                decided = partial(decided_elsewhere, campaign, result.case, divergence, options)
+                explained = partial(campaign.explanation, divergence, result.case)
                 there = self._made.get(name)
-                futures[name] = self._threads.submit(self._again, campaign, result.case, divergence, there)
+                futures[name] = self._threads.submit(self._again, name, there, explained, decided)
             else:
                 continue
             self._made[name] = futures[name]
             futures[name].add_done_callback(lambda _: self._ended())
         return futures
 
-    def _may_be_known(self, result: CaseResult, divergence: Divergence) -> bool:
-        """Whether the ledger does not know it yet, but would if one of the case's options decided."""
-        known = self._campaign.explanation(divergence, result.case)
-        return not known and bool(known_if_decided(self._campaign, result.case, divergence))
-
     def _again(
-        self, campaign: Campaign, case: Case, divergence: Divergence, earlier: Future[Finding] | None
+        self,
+        name: str,
+        earlier: Future[Finding] | None,
+        explained: Callable[..., object],
+        decided: Callable[[], tuple[str, ...]],
     ) -> Finding:
-        """The finding that an earlier case made, or the corpus has, with what decides in this one.
+        """The finding that an earlier case made, or the corpus has, with what decides in a later one.
 
         The earlier case was submitted before, so that waiting for it ends.
         """
-        name = divergence.fingerprint
-        there = earlier.result() if earlier else campaign.corpus.finding(name)
-        known = campaign.explanation(divergence, case, evidence=there.evidence)
-        if known or self._in_vain[name] == MOST_IN_VAIN:
+        there = earlier.result() if earlier else self._campaign.corpus.finding(name)
+        if explained(evidence=there.evidence) or self._in_vain[name] == MOST_IN_VAIN:
             return there
-        decided = decided_elsewhere(campaign, case, divergence)
-        self._in_vain[name] += not decided
-        return msgspec.structs.replace(there, evidence=with_decided(there.evidence, decided))
+        options = decided()
+        self._in_vain[name] += not options
+        return msgspec.structs.replace(there, evidence=with_decided(there.evidence, options))
 
     def close(self) -> None:
         """Waits for the runs that go on, and starts no others."""

@@ -176,7 +176,8 @@ class _Findings:
         if name in self._changed or corpus.holds(name):
             # Another campaign may have written it while this one gathered evidence.
             there = self._changed.get(name) or corpus.finding(name)
-            finding = _told(self._counted(there, divergence, result, len(indices)), evidence.get(name))
+            counted = self._counted(there, divergence, result, len(indices))
+            finding = _with_decided(counted, evidence.get(name))
         else:
             # There is no evidence if somebody removed the finding after the case was examined.
             made = evidence.get(name) or gathered(oracle_once(self._campaign), result, divergence)
@@ -219,7 +220,7 @@ class _Findings:
                 remember_finding(name, self._cases[name])
 
 
-def _told(finding: Finding, made: Finding | None) -> Finding:
-    """The finding, with what the evidence of a later case says of the options that decide there."""
-    told = made.evidence.get(DECIDED_ELSEWHERE, "") if made else ""
-    return msgspec.structs.replace(finding, evidence=with_decided(finding.evidence, told.split(", ")))
+def _with_decided(finding: Finding, made: Finding | None) -> Finding:
+    """The finding, with the options that the evidence of a later case says to decide there."""
+    options = made.evidence.get(DECIDED_ELSEWHERE, "").split(", ") if made else ()
+    return msgspec.structs.replace(finding, evidence=with_decided(finding.evidence, options))

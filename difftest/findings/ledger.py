@@ -144,8 +144,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Every case has the mechanisms of its framework.
         """
         taken = self.decided_by.startswith(MECHANISM) or self.decided_by in dict(deciding(case))
-        told = (evidence.get(name, "").split(", ") for name in (DECIDED_BY, DECIDED_ELSEWHERE))
-        return taken and any(self.decided_by in options for options in told)
+        decisive = (evidence.get(name, "").split(", ") for name in (DECIDED_BY, DECIDED_ELSEWHERE))
+        return taken and any(self.decided_by in options for options in decisive)
 
     def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.

@@ -189,10 +189,8 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
 def _evidence(report: Report, name: str, finding: Finding) -> str:
     """The evidence under a name, with backends as users call them; empty for the 2 x 2."""
     text = finding.evidence[name]
-    if name in (
-        DECIDED_BY,
-        DECIDED_ELSEWHERE,
-    ):  # `spelling.optimizer_before=True`: the group says nothing to a reader
+    if name in (DECIDED_BY, DECIDED_ELSEWHERE):
+        # `spelling.optimizer_before=True`: the group says nothing to a reader
         return ", ".join(option.partition(".")[2] or option for option in text.split(", "))
     if name in (CORRECT_SIBLINGS, WRONG_SIBLINGS):
         return ", ".join(report.spoken(backend) for backend in text.split(", "))
